@@ -1,0 +1,89 @@
+"""What a source hands over: batches of untouched bytes with their receipts, and what it may say besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+ClockName: TypeAlias = Literal["broker", "event", "arrival"]
+"""Which time places a source's events on its axis (product.md section 4, Time)."""
+
+Receipt: TypeAlias = int | str
+"""Where a record stood in its place: Kafka offset, stream entry id, line number."""
+
+
+class Batch(msgspec.Struct, gc=False, kw_only=True):
+    """Records of one place (partition, stream, file, connection), in their order there.
+
+    All lists are parallel to `bodies`. An empty batch with `is_head` says: this place is read to its end.
+    """
+
+    source: str
+    """The source's configured name."""
+    place: str
+    """Partition `topic/3`, stream, path or peer: what has a position of its own."""
+    bodies: list[bytes]
+    receipts: list[Receipt]
+    received_at: float
+    """Wall clock when the batch came, Unix seconds."""
+    times: list[float] | None = None
+    """The broker's own time of each record, Unix seconds; None where the broker gives none."""
+    fields: list[Mapping[str, str] | None] | None = None
+    """Record headers or stream entry fields, decoded as UTF-8; None where no record has any."""
+    is_head: bool = False
+    """Whether the place had nothing more to read after this batch."""
+    position: Receipt | None = None
+    """Where reading this place goes on: what a checkpoint keeps."""
+
+
+class Outcome(msgspec.Struct, gc=False):
+    """What became of a batch's events; the five numbers of `replay --json`."""
+
+    read: int = 0
+    accepted: int = 0
+    duplicate: int = 0
+    malformed: int = 0
+    ignored: int = 0
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """A hole in what a source delivered: what was there and was not seen."""
+
+    source: str
+    place: str
+    start: float
+    """Unix seconds; the time of the last record before the hole."""
+    end: float
+    estimate: int | None
+    """How many records were missed, where it can be known."""
+    reason: str
+
+
+class Intake(Protocol):
+    """The daemon as a source sees it: where to start, and whom to tell."""
+
+    def position(self, place: str) -> Receipt | None:
+        """Where reading of this place goes on, or None if it was never read."""
+        ...
+
+    def connected(self, detail: str) -> None:
+        """The source reaches its broker; `detail`: what it reads, what is off and how to switch it on, for people."""
+        ...
+
+    async def take(self, batch: Batch) -> Outcome:
+        """Count a batch. When it returns, the batch is part of the state; not reading on until then is the backpressure."""
+        ...
+
+    def gap(self, gap: Gap) -> None:
+        """Put a hole on record."""
+        ...
+
+
+class Source(Protocol):
+    """Anything we read from. Built with its own frozen options; knows nothing of formats or trails."""
+
+    async def run(self, intake: Intake) -> None:
+        """Read for ever (a finite source returns at its end). Raises SourceError when the broker is lost."""
+        ...

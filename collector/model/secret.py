@@ -1,0 +1,56 @@
+"""What must never be shown: a wrapper that prints as stars, and one filter for text that goes out."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit, urlunsplit
+
+STARS = "***"
+
+
+class Secret:
+    """A password or token. Prints, formats and compares as stars; `reveal()` is the only way to the value."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself, for the client library that needs it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return STARS
+
+    __str__ = __repr__
+
+
+_NAMES = r"pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[_-]?key|authorization|credentials?"
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    # Authorization: Bearer x, before the names below would take "Bearer" for the value
+    (re.compile(r"(?i)\b(?:bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), STARS),
+    # "password": "x" / password=x / token: x, also inside JSON that was cut in the middle
+    (
+        re.compile(
+            rf"""(?i)(["']?[\w.-]*(?:{_NAMES})[\w.-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'}}\]]+)"""
+        ),
+        rf"\1{STARS}",
+    ),
+    # scheme://user:password@host
+    (re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*):[^\s@/]+@"), rf"\1:{STARS}@"),
+)
+
+
+def mask(text: str) -> str:
+    """The text with everything that looks like a secret replaced by stars."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def mask_url(url: str) -> str:
+    """The URL without user, password, query and fragment: scheme, host and path are all that may be shown."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
