@@ -142,10 +142,9 @@ class Telemetry:
             log.warning("rule %s in group %s failed: %s (further failures are counted only)", rule, group, error)
         self.add("tasktrail_rule_failures", (group, rule))
 
-    def alert_changed(self, alert: Alert) -> None:
-        """An alert started to fire or ended."""
-        if alert.state != "pending":
-            log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
+    def alert_turned(self, alert: Alert) -> None:
+        """An alert began to fire or ended."""
+        log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
 
     # happenings: delivery, as `collector.delivery.Report` asks for them
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from collector.alerting.group import AlertingRule, Group, next_slot
+from collector.alerting.group import Group, next_slot
+from collector.alerting.lifecycle import AlertRule
+from collector.alerting.rule import Rule
 from collector.axis import Axis
 from collector.model.alert import Alert
 from collector.series.store import Store
@@ -47,10 +49,10 @@ def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
 
 
 class Watched(msgspec.Struct):
-    """A rule, and what it has seen: the store's version, and when it was last evaluated between slots."""
+    """An alerting rule, and what it has seen: the store's version, and when it was last evaluated between slots."""
 
     group: Group
-    rule: AlertingRule
+    rule: AlertRule
     version: int = -1
     at: float = -math.inf
 
@@ -63,7 +65,7 @@ class Ticker:
         store: Store,
         stitcher: Stitcher,
         expire: Callable[[float], bool],
-        is_blind: Callable[[AlertingRule], bool],
+        is_blind: Callable[[Rule], bool],
     ) -> None:
         self._store = store
         self._stitcher = stitcher
@@ -71,34 +73,37 @@ class Ticker:
         self._is_blind = is_blind
         self._changed_at = -math.inf
         self._memory = 0.0
-        self.groups: list[Group] = []
         self._watched: list[Watched] = []
-        self._slots: dict[str, float] = {}
+        self._slots: list[float] = []
+        self.groups: list[Group] = []
         self.slots_missed = 0
 
     def use(self, groups: Sequence[Group]) -> None:
         """Evaluate these groups from now on."""
         self.groups = list(groups)
-        self._slots = {group.key: self._slots.get(group.key, -math.inf) for group in groups}
-        self._watched = [Watched(group, rule) for group in groups for rule in group.alerting_rules]
-        for group in groups:
-            for rule in group.rules:
-                for window in rule.expr.windows:
-                    self._store.keep(window)
-        self._memory = max((rule.memory for group in groups for rule in group.rules), default=0.0)
+        self._slots = [-math.inf] * len(groups)
+        rules = [(group, rule) for group in groups for rule in group.rules]
+        self._watched = [Watched(group, rule) for group, rule in rules if isinstance(rule, AlertRule)]
+        for _, rule in rules:
+            for window in rule.windows:
+                self._store.keep(window)
+        self._memory = max((_memory(rule) for _, rule in rules), default=0.0)
+
+    def next_stop(self) -> float:
+        """The next aligned slot, or the next decision of a trail; Unix seconds."""
+        due = self._stitcher.next_due()
+        return min(min(self._slots, default=math.inf), math.inf if due is None else due)
 
     def walk(self, until: Target) -> Iterator[list[Alert]]:
         """Move the frontier to `until`, stop by stop; gives the alerts that changed at each stop."""
-        instants = [] if until.is_live else self._store.pending_instants(until.at)
-        upcoming = iter(instants)
+        upcoming = iter([] if until.is_live else self._store.pending_instants(until.at))
         instant = next(upcoming, math.inf)
         self._first_slots(min(instant, until.at))
         while True:
             while instant <= self._store.frontier:
                 instant = next(upcoming, math.inf)
-            self._skip(instant, until)
-            due = self._stitcher.next_due()
-            stop = min(min(self._slots.values(), default=math.inf), instant, math.inf if due is None else due)
+            self._skip(min(instant, until.at), is_live=until.is_live)
+            stop = min(self.next_stop(), instant)
             if stop > until.at:
                 break
             yield self._stop_at(max(stop, self._store.frontier))
@@ -113,42 +118,54 @@ class Ticker:
         if self._store.version != before:
             self._changed_at = stop
         changed: list[Alert] = []
-        for group in self.groups:
-            if self._slots[group.key] <= stop:
-                changed += group.evaluate(self._store, stop, self._is_blind)
-                self._slots[group.key] = next_slot(group.interval, stop)
+        for number, group in enumerate(self.groups):
+            if self._slots[number] <= stop:
+                changed += group.evaluate(self._store, stop, blind=self._is_blind)
+                self._slots[number] = next_slot(stop, group.interval)
         return changed + self._start(stop)
 
     def _start(self, at: float) -> list[Alert]:
         """Between slots a rule whose inputs changed may start an alert, and nothing else."""
         changed: list[Alert] = []
+        version = self._store.version
         for watched in self._watched:
-            if at - watched.at < BETWEEN_SLOTS - 1e-6:
+            if version == watched.version or at - watched.at < BETWEEN_SLOTS - 1e-6:
                 continue
-            version = self._store.version
-            if version == watched.version:
-                continue
-            if watched.rule.changed(self._store, watched.version):
-                changed += watched.group.start(watched.rule, self._store, at)
+            if self._reads_change(watched.rule, watched.version):
+                is_blind = self._is_blind(watched.rule)
+                changed += watched.group.evaluate_rule(watched.rule, self._store, at, is_blind=is_blind)
                 watched.at = at
             watched.version = version
         return changed
 
-    def _first_slots(self, at: float) -> None:
-        for group in self.groups:
-            if self._slots[group.key] == -math.inf:
-                self._slots[group.key] = next_slot(group.interval, at - group.interval)
+    def _reads_change(self, rule: Rule, since: int) -> bool:
+        store = self._store
+        return any(
+            store.changed(series, since)
+            for selector in rule.inputs
+            for series in store.select(selector.name, selector.matchers)
+        )
 
-    def _skip(self, instant: float, until: Target) -> None:
+    def _first_slots(self, at: float) -> None:
+        for number, group in enumerate(self.groups):
+            if self._slots[number] == -math.inf:
+                self._slots[number] = next_slot(at - group.interval, group.interval)
+
+    def _skip(self, latest: float, *, is_live: bool) -> None:
         """Slots at which nothing can change need no visit.
 
-        Along a backlog: everything that a rule can remember lies behind. Live: the process was stopped for long.
+        Along a backlog: all that a rule can remember lies behind. Live: the process was stopped for long.
         """
-        latest = min(instant, until.at)
-        for group in self.groups:
-            slot = self._slots[group.key]
-            is_quiet = not until.is_live and slot > self._changed_at + self._memory + group.interval
-            is_late = until.is_live and latest - slot > MOST_MISSED * group.interval
-            if (is_quiet or is_late) and (later := next_slot(group.interval, latest - group.interval)) > slot:
+        for number, group in enumerate(self.groups):
+            slot = self._slots[number]
+            is_quiet = not is_live and slot > self._changed_at + self._memory + group.interval
+            is_late = is_live and latest - slot > MOST_MISSED * group.interval
+            if (is_quiet or is_late) and (later := next_slot(latest - group.interval, group.interval)) > slot:
                 self.slots_missed += round((later - slot) / group.interval) if is_late else 0
-                self._slots[group.key] = later
+                self._slots[number] = later
+
+
+def _memory(rule: Rule) -> float:
+    """How long after the last change a rule's result or its alerts can still change, seconds."""
+    spec = rule.spec
+    return max(rule.windows, default=0.0) + spec.hold + spec.keep_firing_for
