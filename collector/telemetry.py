@@ -13,6 +13,7 @@ import msgspec
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from collector.model.alert import Alert, Notification
+from collector.model.errors import ChannelError
 from collector.model.labels import Labels, labels_of
 from collector.model.record import Gap, Outcome
 from collector.model.secret import mask
@@ -39,6 +40,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of the loop since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
+    "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
     "tasktrail_alerts": ("gauge", "Alerts by state.", ("state",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
 }
@@ -146,27 +148,37 @@ class Telemetry:
         """An alert began to fire or ended."""
         log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
 
-    # happenings: delivery, as `collector.delivery.Report` asks for them
+    # happenings: delivery, by the names of `collector.delivery.Report`
 
     def target_understood(self, target: str, description: str) -> None:
-        """A --notify target was understood; its description carries no secret."""
+        """A target was understood; its description carries no secret."""
         log.info("target %s: %s", target, description)
 
-    def notification_sent(self, target: str, notification: Notification, seconds: float) -> None:
+    def sent(self, target: str, notification: Notification, tries: int, seconds: float) -> None:
         """A target confirmed a notification."""
         self.add("tasktrail_notifications", (target, "sent"))
         self.add("tasktrail_notification_seconds", (target,), seconds)
-        log.info("target %s: sent %r", target, notification.title)
+        log.info("target %s: sent %r (try %d)", target, notification.title, tries)
 
-    def notification_retried(self, target: str, error: str, wait_seconds: float) -> None:
+    def retrying(self, target: str, notification: Notification, error: ChannelError, wait_seconds: float) -> None:
         """A target did not take a notification this time."""
         self.add("tasktrail_notifications", (target, "retried"))
-        log.warning("target %s: %s; trying again in %.1f s", target, mask(error), wait_seconds)
+        log.warning("target %s: %s; %r again in %.1f s", target, mask(str(error)), notification.title, wait_seconds)
 
-    def notification_dropped(self, target: str, notification: Notification, reason: str, error: str) -> None:
-        """A notification will not reach a target: `reason` is one of delivery's named reasons."""
+    def dropped(self, target: str, notification: Notification, reason: str) -> None:
+        """A notification left its queue without being sent."""
         self.add("tasktrail_notifications", (target, reason))
-        log.error("target %s: dropped %r, %s: %s", target, notification.title, reason, mask(error))
+        log.warning("target %s: dropped %r, %s", target, notification.title, reason)
+
+    def broken(self, target: str, error: ChannelError) -> None:
+        """A target refuses for good: somebody must repair it."""
+        self.set("tasktrail_target_broken", (target,), 1.0)
+        log.error("target %s: refuses notifications, %s", target, mask(str(error)))
+
+    def mended(self, target: str) -> None:
+        """A broken target took one."""
+        self.set("tasktrail_target_broken", (target,), 0.0)
+        log.info("target %s: takes notifications again", target)
 
     # what others read
 
