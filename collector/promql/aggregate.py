@@ -93,8 +93,7 @@ def _avg(values: Array, present: Array | None, layout: Layout) -> Array:
 
 
 def _count(values: Array, present: Array | None, layout: Layout) -> Array:  # noqa: ARG001 - one signature for all
-    index = layout.index if present is None else layout.index[present]
-    return np.bincount(index, minlength=layout.count).astype(float)
+    return np.bincount(layout.index if present is None else layout.index[present], minlength=layout.count) * 1.0
 
 
 def _group(values: Array, present: Array | None, layout: Layout) -> Array:  # noqa: ARG001 - one signature for all

@@ -15,7 +15,7 @@ from collector.promql import aggregate, binary
 from collector.promql.aggregate import By
 from collector.promql.errors import PromqlError
 from collector.promql.frame import Frame, Instant, Ranges
-from collector.promql.functions import FUNCTIONS, M, S, T, V, Type, refusal
+from collector.promql.functions import FUNCTIONS, M, S, T, Type, V, refusal
 from collector.promql.matchers import NAME, matcher
 from collector.promql.querier import Querier
 from collector.promql.selectors import Constant, InstantVector, RangeVector, Selector, Source, Subquery, When

@@ -57,6 +57,8 @@ class Buckets:
             usable &= frame.present
         rows = np.flatnonzero(usable)
         rows = rows[np.lexsort((bounds[rows], layout.index[rows]))]
+        if not len(rows):
+            return EMPTY
         groups, firsts = np.unique(layout.index[rows], return_index=True)
         out = np.full(layout.count, np.nan)
         present = np.zeros(layout.count, bool)

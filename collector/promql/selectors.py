@@ -5,7 +5,6 @@ Several metrics behind one selector (a regular expression on the name) lie one a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -91,9 +90,11 @@ class Source:
         """The series sets that match."""
         return () if self.never else now.querier.select(self.name, self.matchers)
 
-    def labels(self, sets: Iterable[SeriesSet]) -> tuple[Labels, ...]:
+    def labels(self, sets: tuple[SeriesSet, ...]) -> tuple[Labels, ...]:
         """The labels of all sets, one after the other; the same object while no set's labels changed."""
-        parts = tuple(self._with_name(one) if self._named else one.labels for one in sets)
+        # the names of several metrics are what keeps their series apart, whoever looks at them or not
+        is_named = self._named or len(sets) > 1
+        parts = tuple(self._with_name(one) if is_named else one.labels for one in sets)
         if len(parts) == 1:
             return parts[0]
         if len(parts) != len(self._parts) or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
@@ -102,6 +103,8 @@ class Source:
         return self._joined
 
     def _with_name(self, one: SeriesSet) -> tuple[Labels, ...]:
+        if not one.name:
+            return one.labels
         relabel = self._names.get(one.name)
         if relabel is None:
             pair = (NAME, one.name)
