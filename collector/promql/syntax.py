@@ -29,6 +29,9 @@ _TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 
+_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F]|[23][0-7]{2})")
+"""A byte that is no character by itself; the parser takes it for the character of that number, Go does not."""
+
 
 def parse(text: str) -> Any:
     """The parser's tree. Raises PromqlError with the parser's text, or ours where it would not survive."""
@@ -47,6 +50,9 @@ def _prepared(text: str) -> str:
     depth = deepest = operators = end = 0
     for token in _TOKEN.finditer(text):
         match token.lastgroup:
+            case "string":
+                if _BYTE.search(token.group()):
+                    raise PromqlError("a byte escape beyond \\x7f in a string is not supported: write the character itself")
             case "raw":
                 parts += (text[end : token.start()], _quoted(token.group()[1:-1]))
                 end = token.end()
