@@ -114,7 +114,8 @@ def _extreme(choose: np.ufunc) -> Callable[[Array, Array | None, Layout], Array]
 
 def _members(values: Array, present: Array | None, layout: Layout, group: int) -> Array:
     mine = layout.index == group
-    return values[mine if present is None else mine & present]
+    members: Array = values[mine if present is None else mine & present]
+    return members
 
 
 def _each_group(work: Callable[[Array], float]) -> Callable[[Array, Array | None, Layout], Array]:
@@ -230,9 +231,9 @@ def _whole_number(parameter: float) -> int:
     if np.isnan(parameter):
         raise PromqlError("Parameter value is NaN")
     if parameter >= 2.0**63:
-        raise PromqlError(f"Scalar value {go_float(parameter)} overflows int64")
+        raise PromqlError(f"Scalar value {parameter:g} overflows int64")
     if parameter <= -(2.0**63):
-        raise PromqlError(f"Scalar value {go_float(parameter)} underflows int64")
+        raise PromqlError(f"Scalar value {parameter:g} underflows int64")
     return int(parameter)
 
 
@@ -244,7 +245,7 @@ class CountValues:
         self._inner = inner
         self._by = by if by.is_without else By((*by.names, self._label))
         if not self._label:
-            raise PromqlError(f"invalid label name {self._label}")
+            raise PromqlError(f'invalid label name "{self._label}"')
 
     def eval(self, now: Instant) -> Frame:
         """One element per group and value."""

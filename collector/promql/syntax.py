@@ -47,29 +47,37 @@ def _prepared(text: str) -> str:
     if len(text) > LONGEST:
         raise PromqlError(f"the expression is longer than {LONGEST} characters")
     parts: list[str] = []
-    depth = deepest = operators = end = 0
+    end = 0
     for token in _TOKEN.finditer(text):
         match token.lastgroup:
             case "string":
                 if _BYTE.search(token.group()):
-                    raise PromqlError("a byte escape beyond \\x7f in a string is not supported: write the character itself")
+                    raise PromqlError(
+                        "a byte escape beyond \\x7f in a string is not supported: write the character itself"
+                    )
             case "raw":
                 parts += (text[end : token.start()], _quoted(token.group()[1:-1]))
                 end = token.end()
-            case "open":
-                depth += 1
-                deepest = max(deepest, depth)
-            case "close":
-                depth -= 1
-            case "operator":
-                operators += len(token.group())
             case "negative_at":
                 raise PromqlError("a negative time after @ (before 1970) is not supported")
             case _:
                 pass
+    _check_depth(text)
+    return "".join((*parts, text[end:]))
+
+
+def _check_depth(text: str) -> None:
+    depth = deepest = operators = 0
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "open":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token.lastgroup == "close":
+            depth -= 1
+        elif token.lastgroup == "operator":
+            operators += len(token.group())
     if deepest > DEEPEST or operators > MOST_OPERATORS:
         raise PromqlError(f"the expression is nested too deeply: over {DEEPEST} brackets or {MOST_OPERATORS} operators")
-    return "".join((*parts, text[end:]))
 
 
 def _quoted(raw: str) -> str:

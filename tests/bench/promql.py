@@ -4,6 +4,8 @@ Run it by hand: `python tests/bench/promql.py`. Prints milliseconds of CPU for o
 of the querier not included (it hands out ready arrays), and what one new series in each selection costs once.
 """
 
+# ruff: noqa: ARG002, D101, D102, D103, PLR0917 - a script with a fake querier
+
 from __future__ import annotations
 
 import statistics
@@ -62,15 +64,17 @@ def expressions():
         queue = f'{{queue="q{rule % QUEUES}"}}'
         yield (
             f"sum by (task) (increase(task_failed_total{queue}[5m])) > 0",
-            f"sum by (task) (rate(task_retried_total{queue}[5m])) / sum by (task) (rate(task_started_total{queue}[5m])) > 0.2",
+            f"sum by (task) (rate(task_retried_total{queue}[5m]))"
+            f" / sum by (task) (rate(task_started_total{queue}[5m])) > 0.2",
             f"histogram_quantile(0.95, sum by (task, le) (rate(task_run_seconds_bucket{queue}[5m]))) > 30",
         )[rule % 3]
 
 
-def measured(rules, querier, before=lambda at: None):
+def measured(rules, querier, before=None):
     costs = []
     for at in range(ROUNDS):
-        before(at)
+        if before is not None:
+            before(at)
         started = time.process_time()
         for rule in rules:
             rule.evaluate(querier, 1_000_000.0 + at, 15.0)

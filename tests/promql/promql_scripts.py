@@ -1,4 +1,4 @@
-"""Runs scripts in the text format of Prometheus' engine tests: `load`, `clear`, `eval instant|range`, `expect` lines."""
+"""Runs scripts in the text format of Prometheus' engine tests: `load`, `clear`, `eval instant|range`, `expect`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import promql_parser
-import sampled
+import promql_sampled as sampled
 
 from collector.promql import Frame, PromqlError, compile_expr
 
@@ -48,18 +48,15 @@ def seconds(text):
 EVAL = re.compile(
     r"eval(?P<kind>_fail|_warn|_info|_ordered)?\s+(?:instant\s+(?:at\s+(?P<at>\S+)|(?P<now>))|"
     r"range\s+from\s+(?P<start>\S+)\s+to\s+(?P<end>\S+)\s+step\s+(?P<step>\S+))\s+(?P<query>.*)$",
-    re.S,
+    re.DOTALL,
 )
 
 
 def cases(text):
     """The cases of a script, in order. Loading is done on the way, each case keeping the series of its place."""
     querier, broken = sampled.SampledQuerier(), ""
-    lines = [(number, raw.split("#")[0].rstrip() if raw.lstrip().startswith("#") else raw.rstrip())
-             for number, raw in enumerate(text.splitlines(), 1)]
     found = []
-    blocks = list(_blocks(lines))
-    for number, head, body in blocks:
+    for number, head, body in _blocks(text):
         if head == "clear":
             querier, broken = sampled.SampledQuerier(), ""
         elif head.startswith("load"):
@@ -79,17 +76,23 @@ def cases(text):
 
 def _copied(querier):
     fresh = sampled.SampledQuerier()
-    fresh.metrics = {name: {labels: dict(one) for labels, one in series.items()}
-                     for name, series in querier.metrics.items()}
+    fresh.metrics = {
+        name: {labels: dict(one) for labels, one in series.items()} for name, series in querier.metrics.items()
+    }
     return fresh
 
 
-def _blocks(lines):
+COMMAND = re.compile(r"load(?:_with_nhcb)?\s|eval(?:_\w+)?\s|clear$")
+
+
+def _blocks(text):
     """A command and the lines up to the next command or empty line."""
     head, number, body = None, 0, []
-    for at, line in lines:
+    for at, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
-        is_head = re.match(r"(load|clear|eval)", stripped) is not None and not re.match(r"(load|eval|clear)\w*\{", stripped)
+        if stripped.startswith("#"):
+            continue
+        is_head = COMMAND.match(stripped) is not None
         if is_head or not stripped:
             if head is not None:
                 yield number, head, body
@@ -188,8 +191,11 @@ def _evaluated(case):
     for at in case.times:
         if expr.type == "matrix":
             ranges = expr.ranges(case.querier, at, SUBQUERY_STEP, SUBQUERY_STEP)
-            return [(labels, dict(zip(times.tolist(), values.tolist(), strict=True)))
-                    for labels, (times, values) in zip(ranges.labels, ranges.series, strict=True) if len(times)]
+            return [
+                (labels, dict(zip(times.tolist(), values.tolist(), strict=True)))
+                for labels, (times, values) in zip(ranges.labels, ranges.series, strict=True)
+                if len(times)
+            ]
         value = expr.evaluate(case.querier, at, SUBQUERY_STEP, subquery_step=SUBQUERY_STEP, start=start, end=end)
         if isinstance(value, str):
             return value

@@ -1,5 +1,7 @@
 """A querier over sampled series, kept as plain lists, and Prometheus' notation to fill it: `a{b="c"} 0+1x5 _ stale`."""
 
+# ruff: noqa: ARG002, D101, D102, D103 - a fake fits a Protocol that says what its methods are for
+
 from __future__ import annotations
 
 import math
@@ -29,7 +31,7 @@ class SampledSet:
 
 
 class SampledQuerier:
-    """Series by metric name. Every selection of the same metric and matchers gives the same labels object until a load."""
+    """Series by metric name. Equal selections give the same labels object until the next load."""
 
     def __init__(self):
         self.metrics = {}
@@ -94,7 +96,9 @@ class SampledQuerier:
     quantile = increase
 
 
-METRIC = re.compile(r"""\s*([^\s{]*(?:\{(?:[^"'`}]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)*\})?)(?:\s+|$)(.*)""", re.S)
+METRIC = re.compile(
+    r"""\s*([^\s{]*(?:\{(?:[^"'`}]|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`)*\})?)(?:\s+|$)(.*)""", re.DOTALL
+)
 EXPANDING = re.compile(r"^(.+?)(?:([+-])([^+x-][^x]*|[^x]*e[+-][^x]*))?x(\d+)$")
 
 
@@ -127,7 +131,7 @@ def points(text):
 
 
 def expanded(token):
-    found = EXPANDING.match(token) if not token.startswith(("0x0x",)) else None
+    found = EXPANDING.match(token)
     if found is None:
         return [one_value(token)]
     first, sign, step, times = found.groups()
