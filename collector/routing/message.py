@@ -57,11 +57,11 @@ def order(alerts: Iterable[Alert]) -> list[Alert]:
 def common(sets: Iterable[Labels]) -> Labels:
     """The pairs that all of these label sets have."""
     rest = iter(sets)
-    shared = dict.fromkeys(next(rest, ()))
+    shared = next(rest, ())
     for labels in rest:
-        here = frozenset(labels)
-        shared = {pair: None for pair in shared if pair in here}
-    return tuple(shared)
+        if labels is not shared:
+            shared = tuple([pair for pair in shared if pair in labels])
+    return shared
 
 
 def compose(alerts: Sequence[Alert], wording: Wording) -> tuple[str, str]:
@@ -121,8 +121,11 @@ def duration(seconds: float) -> str:
 def _title(alerts: Sequence[Alert], firing: int, shared: Labels) -> str:
     status = "FIRING" if firing else "RESOLVED"
     count = f" {firing or len(alerts):,}" if len(alerts) > 1 else ""
-    names = sorted({_name(alert) for alert in alerts})
-    name = names[0] if len(names) == 1 else f"{', '.join(names[:3])}{' ...' * (len(names) > 3)}"
+    if any(name == "alertname" for name, _ in shared):
+        name = _name(alerts[0])
+    else:
+        names = sorted({_name(alert) for alert in alerts})
+        name = f"{', '.join(names[:3])}{' ...' * (len(names) > 3)}"
     place = _place(shared)
     where = f": {place}" if place else ""
     return _line(f"[{status}{count}] {name} ({_severity(alerts[0])}, owner {_owner(alerts[0])}){where}", 2 * _SHORT)
