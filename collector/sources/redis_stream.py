@@ -8,7 +8,7 @@ trimmed or deleted before they were read is exact, also over a restart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -63,15 +63,18 @@ class RedisStreamSource:
 class _Stream:
     """One stream as it is read."""
 
-    __slots__ = ("exists", "index", "key", "looked_at", "name", "position", "told_at")
+    __slots__ = ("exists", "index", "is_head", "is_read", "key", "looked_at", "name", "position", "told_at")
 
-    def __init__(self, name: str, position: EntryId, index: int | None) -> None:
+    def __init__(self, name: str, position: EntryId, index: int | None = None, *, is_read: bool = False) -> None:
         self.name = name
         self.key = name.encode()
         self.position = position
         self.index = index
         """Entries ever added up to the position, where that is known."""
-        self.exists: bool | None = None
+        self.is_read = is_read
+        """Whether the position is an entry that was read, rather than a moment to start from."""
+        self.is_head = False
+        self.exists = False
         self.looked_at = -1e9
         self.told_at = -1e9
 
@@ -119,20 +122,22 @@ class _Tail:
         stored = self._intake.position(name)
         if stored is not None:
             position, _, index = str(stored).partition("/")
-            return _Stream(name, _entry_id(position.encode()), int(index) if index else None)
+            return _Stream(name, _entry_id(position.encode()), int(index) if index else None, is_read=True)
         if self._options.start_max_age is None:
-            return _Stream(name, _START, 0)
+            return _Stream(name, _START)
         seconds, micros = await self._connection.ask("TIME")  # ids follow the server's clock
         since = int(seconds) * 1000 + int(micros) // 1000 - int(self._options.start_max_age * 1000)
-        return _Stream(name, (max(0, since - 1), 0), None)
+        return _Stream(name, (max(0, since - 1), 0))
 
-    async def _look(self, streams: Any) -> None:
+    async def _look(self, streams: Iterable[_Stream]) -> None:
         """Compare streams with their positions: what was trimmed, deleted or made anew before it was read."""
         for stream in streams:
             stream.looked_at = self._clock.monotonic()
             state = await self._state(stream)
-            stream.exists = state is not None
-            if state is not None:
+            if state is None:
+                self._gone(stream)
+            else:
+                stream.exists = True
                 self._compare(stream, state)
         self._tell()
 
@@ -152,34 +157,48 @@ class _Tail:
             added=said.get(b"entries-added"),
         )
 
-    def _compare(self, stream: _Stream, state: _State) -> None:
-        if state.last < stream.position and stream.index != 0:
-            if state.last != _START:  # emptied streams keep their last id, so this one is a new one
-                self._miss(stream, state, None, "recreated")
-            stream.position, stream.index = _START, 0
-        if stream.index is not None and state.added is not None and state.added < stream.index:
-            stream.index = None  # made anew with later ids: those behind our position are all read
-        unread = state.length if state.first is None or state.first > stream.position else None
-        if state.last == stream.position:
-            unread = 0
-        missed = None
-        if unread is not None and state.added is not None:
-            if stream.index is not None:
-                missed = state.added - stream.index - unread
-            stream.index = state.added - unread
-        if missed:
-            self._miss(stream, state, missed, "trimmed")
+    def _gone(self, stream: _Stream) -> None:
+        """There is no such stream (any more): whatever comes next is a new one, to be read from its beginning."""
+        if stream.is_read and not stream.is_head:
+            self._miss(stream, self._clock.now(), None, "deleted")
+        stream.exists = stream.is_read = False
+        stream.position, stream.index = _START, 0
 
-    def _miss(self, stream: _Stream, state: _State, estimate: int | None, reason: str) -> None:
+    def _compare(self, stream: _Stream, state: _State) -> None:
+        """Settle what happened behind our back, and learn how many entries lie before the position."""
         now = self._clock.now()
-        end = state.first[0] / 1000 if state.first and state.first > stream.position else now
-        start = min(stream.position[0] / 1000 or end, end)
+        if stream.is_read and state.last < stream.position:
+            # A stream that was only emptied keeps its last id, so this is another one, made since.
+            self._miss(stream, now, None, "recreated")
+            stream.position, stream.index, stream.is_read = _START, 0, False
+        if stream.index is not None and state.added is not None and state.added < stream.index:
+            stream.index = None  # made anew with later ids
+        unread = None
+        if state.last <= stream.position:
+            unread = 0
+        elif state.first is None or state.first > stream.position:
+            unread = state.length
+        if unread is None:
+            return
+        first = state.first[0] / 1000 if state.first and state.first > stream.position else now
+        missed = None
+        if stream.index is not None and state.added is not None:
+            missed = state.added - stream.index - unread
+        if missed is not None and missed > 0:
+            self._miss(stream, min(first, now), missed, "trimmed")
+        elif missed is None and unread and stream.is_read and not stream.is_head:
+            self._miss(stream, min(first, now), None, "trimmed")  # the position's own entry is gone, at least
+        if state.added is not None:
+            stream.index = state.added - unread
+
+    def _miss(self, stream: _Stream, end: float, estimate: int | None, reason: str) -> None:
+        start = stream.position[0] / 1000
         self._intake.gap(
             Gap(
                 source=self._options.name,
                 place=stream.name,
-                start=start,
-                end=min(end, now),
+                start=min(start, end) if start >= EARLIEST else end,
+                end=end,
                 estimate=estimate,
                 reason=reason,
             )
@@ -206,16 +225,16 @@ class _Tail:
             str(_BLOCK_MS),
             "STREAMS",
             *(stream.key for stream in streams),
-            *("%d-%d" % stream.position for stream in streams),
+            *(_text(stream.position) for stream in streams),
             seconds=_BLOCK_MS / 1000 + _MARGIN,
         )
         return dict(reply or ())
 
     async def _take(self, stream: _Stream, entries: Sequence[Any], *, is_head: bool) -> None:
         tick = self._clock.monotonic()
+        stream.is_head = is_head
         if not entries and (not is_head or tick - stream.told_at < 1.0):
             return
-        stream.exists = stream.exists or bool(entries)
         if is_head:
             stream.told_at = tick
         step = self._options.chunk
@@ -240,6 +259,7 @@ class _Tail:
         if entries:
             stream.position = _entry_id(entries[-1][0])
             stream.index = None if stream.index is None else stream.index + len(entries)
+            stream.is_read = True
         receipts: list[Receipt] = [entry[0].decode() for entry in entries]
         return Batch(
             source=self._options.name,
@@ -280,6 +300,10 @@ def _entry_id(text: bytes) -> EntryId:
     return int(millis), int(number or 0)
 
 
+def _text(entry_id: EntryId) -> str:
+    return f"{entry_id[0]}-{entry_id[1]}"
+
+
 def _position(stream: _Stream) -> str:
-    entry_id = "%d-%d" % stream.position
+    entry_id = _text(stream.position)
     return entry_id if stream.index is None else f"{entry_id}/{stream.index}"

@@ -48,7 +48,7 @@ class RedisConnection:
 
     async def ask(self, *words: str | bytes, seconds: float = 5.0) -> Any:
         """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer."""
-        self._writer.write(hiredis.pack_command(words))
+        self._writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub takes one word only
         try:
             async with asyncio.timeout(seconds):
                 while (reply := self._parser.gets()) is False:
