@@ -106,7 +106,7 @@ class Pages:
         if self._free:
             return self._free.pop()
         if (self._used + 1) * _PAGE > len(self._pool):
-            self._pool.resize(len(self._pool) + max(len(self._pool) // 2, _PAGE), refcheck=False)
+            self._pool.resize((self._used + max(self._used // 2, 4)) * _PAGE, refcheck=False)
         self._used += 1
         return self._used - 1
 
