@@ -37,8 +37,9 @@ class Place:
         return Problem(self.file, self.line, self.column, message)
 
     def has(self, key: str) -> bool:
-        """Whether the mapping that stands here was written with this key, well or badly."""
-        return self._pair(key) is not None
+        """Whether the mapping that stands here has this key with anything written behind it, well or badly."""
+        pair = self._pair(key)
+        return pair is not None and not (isinstance(pair[1], yaml.ScalarNode) and not pair[1].value.strip())
 
     def at(self, *path: str | int) -> Place:
         """The place of a value inside, by keys and indexes; where the path ends early, the last that is there."""

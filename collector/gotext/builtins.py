@@ -27,7 +27,7 @@ PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 class Function(msgspec.Struct, frozen=True):
-    """What a template may call. `call` gets checked arguments; it raises TemplateError, without a place, where it fails."""
+    """What a template may call. `call` gets checked arguments, and raises TemplateError without a place."""
 
     call: Callable[..., Any]
     parameters: tuple[Parameter, ...] = ()

@@ -41,7 +41,7 @@ _MISSING = object()
 class Template:
     """Parsed once; `execute` as often as there are alerts."""
 
-    __slots__ = ("_functions", "_parsed", "_plain", "_variables", "text")
+    __slots__ = ("_functions", "_parsed", "_variables", "plain", "text")
 
     def __init__(self, text: str, functions: Mapping[str, Function], variables: tuple[str, ...] = ()) -> None:
         """Raises TemplateError (`line:column: what is wrong`). `variables` are set from outside, with their `$`."""
@@ -51,12 +51,13 @@ class Template:
         self._parsed = parse(text, self._functions, variables)
         nodes = self._parsed.nodes
         texts = [node.text for node in nodes if isinstance(node, Text)]
-        self._plain = "".join(texts) if len(texts) == len(nodes) else None
+        self.plain = "".join(texts) if len(texts) == len(nodes) else None
+        """The text that every execution gives, where no action stands in it."""
 
     def execute(self, data: Any, variables: Mapping[str, Any], context: Any = None) -> str:
         """The text for `data` (the dot). `context` is handed to functions that need it. Raises TemplateError."""
-        if self._plain is not None:
-            return self._plain
+        if self.plain is not None:
+            return self.plain
         names = [("$", data), *((name, variables[name]) for name in self._variables)]
         run = _Run(self.text, self._functions, self._parsed.defined, names, context)
         run.walk(self._parsed.nodes, data)
