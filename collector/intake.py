@@ -66,10 +66,14 @@ class Lane:
 
     def count(self, batch: Batch, total: Outcome) -> None:
         """One step."""
-        outcome = self._ingest.count(self.axis, self._decode, batch, self._clock.now())
-        Ingest.add(total, outcome)
+        self.add(total, self._ingest.count(self.axis, self._decode, batch, self._clock.now()))
         if batch.bodies:
             self._counted()
+
+    @staticmethod
+    def add(total: Outcome, outcome: Outcome) -> None:
+        """Add one outcome to another."""
+        Ingest.add(total, outcome)
 
     def gap(self, gap: Gap) -> None:
         """Put a hole on record."""

@@ -26,7 +26,7 @@ from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
 from collector.ticker import Target, Ticker
-from collector.trail.estate import Bounds
+from collector.trail.keep import Bounds
 from collector.trail.rows import Errors, Rows
 from collector.trail.stitcher import Stitcher
 

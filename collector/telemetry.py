@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -30,18 +30,13 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_events": ("counter", "Events by what became of them.", ("source", "outcome")),
     "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
     "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
-    "tasktrail_trails_open": ("gauge", "Trails held whole.", ()),
-    "tasktrail_trails_finished": ("gauge", "Finished ids remembered.", ()),
-    "tasktrail_series": ("gauge", "Series held.", ()),
-    "tasktrail_rule_evaluations": ("counter", "Rule evaluations.", ("group",)),
+    "tasktrail_trails": ("gauge", "Trails held, open and finished.", ()),
+    "tasktrail_reload_success": ("gauge", "1 where the last reload of rules was taken, 0 where the old ones were kept.", ()),
     "tasktrail_rule_failures": ("counter", "Rule evaluations that failed.", ("group", "rule")),
-    "tasktrail_slots_missed": ("counter", "Evaluation slots that were skipped because the loop was late.", ("group",)),
-    "tasktrail_evaluation_seconds": ("counter", "CPU and waiting time spent in evaluating rules.", ()),
     "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of the loop since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
-    "tasktrail_alerts": ("gauge", "Alerts by state.", ("state",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
 }
 
@@ -147,6 +142,31 @@ class Telemetry:
     def alert_turned(self, alert: Alert) -> None:
         """An alert began to fire or ended."""
         log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
+
+    # happenings: the loop and the process
+
+    def stalled(self, seconds: float) -> None:
+        """The loop was held for so long in one step."""
+        if seconds > self.get("tasktrail_loop_stall_seconds"):
+            self.set("tasktrail_loop_stall_seconds", (), seconds)
+
+    def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
+        """What is held, and what left before its time."""
+        self.set("tasktrail_trails", (), trails)
+        for reason, count in evictions.items():
+            self._values["tasktrail_evictions"][(reason,)] = count
+
+    def reloaded(self, problems: Sequence[str]) -> None:
+        """Rule files were read again; with problems the old ones were kept."""
+        self.set("tasktrail_reload_success", (), 0.0 if problems else 1.0)
+        if problems:
+            log.error("reload: kept the old rules, the new ones have problems:\n%s", "\n".join(problems))
+        else:
+            log.info("reload: the new rules hold")
+
+    def said(self, line: str, *values: object) -> None:
+        """One line about the process itself: start, stop, what is switched off."""
+        log.info(line, *values)
 
     # happenings: delivery, by the names of `collector.delivery.Report`
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import cast
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 
-from collector.series.store import Family
+from collector.series.expose import Exposed
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -23,24 +23,18 @@ class _One:
         yield self._metric
 
 
-def family_metric(family: Family) -> Metric:
+def family_metric(family: Exposed) -> Metric:
     """One of the store's families in prometheus-client's form."""
-    metric: Metric
-    if family.type == "histogram":
-        metric = HistogramMetricFamily(family.name, family.help)
-        for labels, histogram in family.histograms:
-            buckets = [(bound, float(count)) for bound, count in histogram.buckets]
-            metric.add_sample(family.name, {}, 0)
-            metric.samples.pop()
-            for bound, count in buckets:
-                metric.add_sample(family.name + "_bucket", {**dict(labels), "le": bound}, count)
-            metric.add_sample(family.name + "_count", dict(labels), float(histogram.count))
-            metric.add_sample(family.name + "_sum", dict(labels), histogram.sum)
-        return metric
-    kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
-    metric = kind(family.name, family.help)
+    base = family.name.removesuffix("_total") if family.type == "counter" else family.name
+    metric = Metric(base, family.help, family.type)
     for labels, value in family.samples:
         metric.add_sample(family.name, dict(labels), value)
+    for labels, buckets, total in family.histograms:
+        own = dict(labels)
+        for bound, count in buckets:
+            metric.add_sample(f"{family.name}_bucket", {**own, "le": bound}, count)
+        metric.add_sample(f"{family.name}_count", own, buckets[-1][1])
+        metric.add_sample(f"{family.name}_sum", own, total)
     return metric
 
 
