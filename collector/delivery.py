@@ -11,6 +11,7 @@ import asyncio
 import random
 from bisect import insort
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Literal, Protocol
 
 import msgspec
@@ -25,6 +26,8 @@ DropReason = Literal["superseded", "overflow", "expired", "refused", "no_target"
 """Said anew by its group · no room · not taken before its deadline · final error · nobody to send to · shut down."""
 
 _CLOSE_SECONDS = 1.0
+_order = attrgetter("order")
+_worth = attrgetter("worth")
 
 
 class Report(Protocol):
@@ -138,7 +141,17 @@ class Delivery:
 class _Item:
     """One notification on its way to one target. Times by the monotonic clock."""
 
-    __slots__ = ("expires_at", "failed_at", "group", "not_before", "notification", "order", "submitted_at", "tries")
+    __slots__ = (
+        "expires_at",
+        "failed_at",
+        "group",
+        "not_before",
+        "notification",
+        "order",
+        "submitted_at",
+        "tries",
+        "worth",
+    )
 
     def __init__(self, notification: Notification, order: int, now: float, deadline_seconds: float) -> None:
         self.notification = notification
@@ -149,11 +162,8 @@ class _Item:
         self.not_before = now
         self.tries = 0
         self.failed_at = -1  # how many its target had taken when this one failed last
-
-    def worth(self) -> tuple[bool, int, int]:
-        """The least is the first to go when there is no room: ended, then not urgent, then old."""
-        alerts = self.notification.alerts
-        return self.notification.status == "firing", -rank(alerts[0]) if alerts else 0, self.order
+        # The least is the first to go when there is no room: ended, then not urgent, then old.
+        self.worth = (notification.status == "firing", -min(map(rank, notification.alerts[:1]), default=0), order)
 
 
 class _Lane:
@@ -166,6 +176,7 @@ class _Lane:
         self._settings = delivery.settings
         self._clock = delivery.clock
         self._queue: list[_Item] = []
+        self._groups: dict[tuple[str, str], int] = {}  # how many wait of each
         self._current: _Item | None = None
         self._order = 0
         self._failures = 0  # in a row
@@ -178,14 +189,14 @@ class _Lane:
         self._order += 1
         item = _Item(notification, self._order, self._clock.monotonic(), self._settings.deadline_seconds)
         if self._failures or len(self._queue) >= self._settings.queue_size:
-            for older in [older for older in self._queue if older.group == item.group]:
-                self._queue.remove(older)
+            for older in self._said(item.group):
+                self._remove(older)
                 item.order = min(item.order, older.order)
                 self._drop(older, "superseded")
-        insort(self._queue, item, key=_order)
+        self._add(item)
         if len(self._queue) > self._settings.queue_size:
-            least = min(self._queue, key=_Item.worth)
-            self._queue.remove(least)
+            least = min(self._queue, key=_worth)
+            self._remove(least)
             self._drop(least, "overflow")
         self.wake.set()
 
@@ -200,7 +211,7 @@ class _Lane:
             self._expire(now)
             item = self._next(now) if self._rests_until <= now else None
             if item is not None:
-                self._queue.remove(item)
+                self._remove(item)
                 await self._try(item)
                 continue
             next_try = max(self._rests_until, min((item.not_before for item in self._queue), default=0.0))
@@ -215,6 +226,7 @@ class _Lane:
         """Drop what is left at the end; gives how many."""
         left = [*self._queue, *([self._current] if self._current else [])]
         self._queue.clear()
+        self._groups.clear()
         for item in left:
             self._drop(item, "stopping")
         return len(left)
@@ -226,6 +238,20 @@ class _Lane:
                 await self.channel.close()
         except TimeoutError:
             pass  # the process ends; there is nobody left to whom it matters
+
+    def _add(self, item: _Item) -> None:
+        insort(self._queue, item, key=_order)
+        self._groups[item.group] = self._groups.get(item.group, 0) + 1
+
+    def _remove(self, item: _Item) -> None:
+        self._queue.remove(item)
+        self._groups[item.group] -= 1
+        if not self._groups[item.group]:
+            del self._groups[item.group]
+
+    def _said(self, group: tuple[str, str]) -> list[_Item]:
+        """What waits of this group. The count spares a storm of groups the look through the queue for each."""
+        return [item for item in self._queue if item.group == group] if group in self._groups else []
 
     def _next(self, now: float) -> _Item | None:
         """The first in order; but while the target fails, first those that it was not asked since it last took one.
@@ -264,9 +290,9 @@ class _Lane:
         self._current = None
         if error is None:
             self._sent(item)
-            await asyncio.sleep(0)  # a channel that never waits must not keep the loop for a whole queue
         else:
             self._failed(item, error)
+        await asyncio.sleep(0)  # a channel that never waits must not keep the loop for a whole queue
 
     def _sent(self, item: _Item) -> None:
         now = self._clock.monotonic()
@@ -293,12 +319,12 @@ class _Lane:
             self._mark_broken(error)
             return
         self._delivery.report.retrying(self.channel.name, item.notification, error, wait)
-        if any(newer.group == item.group for newer in self._queue):
+        if item.group in self._groups:
             self._drop(item, "superseded")
             return
         item.failed_at = self._successes
         item.not_before = now + max(wait, self._wait(item.tries))
-        insort(self._queue, item, key=_order)
+        self._add(item)
 
     def _mark_broken(self, error: ChannelError) -> None:
         if self._broken_since is not None:
@@ -317,14 +343,10 @@ class _Lane:
 
     def _expire(self, now: float) -> None:
         for item in [item for item in self._queue if item.expires_at <= now]:
-            self._queue.remove(item)
+            self._remove(item)
             self._drop(item, "expired")
 
     def _drop(self, item: _Item, reason: DropReason) -> None:
         self._delivery.report.dropped(self.channel.name, item.notification, reason)
         if reason in ("expired", "overflow", "refused"):
             self._delivery.book.release(item.notification, self._clock.now(), refused=reason == "refused")
-
-
-def _order(item: _Item) -> int:
-    return item.order
