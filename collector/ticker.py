@@ -44,8 +44,13 @@ def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
     """
     limits = [limit for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
     if not limits or any(limit >= now for limit in limits):
-        return Target(now, is_live=True)
+        return Target(instant_of(now), is_live=True)
     return Target(min(limits), is_live=False)
+
+
+def instant_of(at: float) -> float:
+    """The first whole millisecond not before a time: PromQL knows no finer instants, and what came must be seen."""
+    return math.ceil(at * 1000 - 1e-3) / 1000
 
 
 class Watched(msgspec.Struct):
@@ -106,7 +111,7 @@ class Ticker:
             stop = min(self.next_stop(), instant)
             if stop > until.at:
                 break
-            yield self._stop_at(max(stop, self._store.frontier))
+            yield self._stop_at(max(instant_of(stop), self._store.frontier))
         if until.is_live and until.at > self._store.frontier:
             yield self._stop_at(until.at)
 
