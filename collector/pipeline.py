@@ -127,10 +127,13 @@ class Pipeline:
             alert.evidence = self.evidence.get(alert.fingerprint)
         return alerts
 
-    def advance(self, until: Target, now: float) -> Iterator[list[Alert]]:
-        """Walk to an instant; one item per stop, the alerts that changed there. They are on their way to the groups."""
-        self._now = now
+    def advance(self, until: Target, clock: float | None = None) -> Iterator[list[Alert]]:
+        """Walk to an instant; one item per stop, the alerts that changed there. They are on their way to the groups.
+
+        `clock` is the wall's time; without one now is always the instant that is evaluated, and nothing is the past.
+        """
         for changed in self.ticker.walk(until):
+            now = self._now = self.store.frontier if clock is None else clock
             is_past = now - self.store.frontier > PAST_SECONDS
             if self._was_past and not is_past:
                 self.grouping.go_live(now)
