@@ -65,9 +65,14 @@ class VectorScalar:
 
     def eval(self, now: Instant) -> Frame:
         """The elements with their new values, or those for which the comparison holds."""
-        frame = self._vector.eval(now)
-        number = self._scalar.eval(now)
-        left, right = (number, frame.values) if self._is_swapped else (frame.values, number)
+        if self._is_swapped:  # the left side first, for it may be the one that fails
+            number = self._scalar.eval(now)
+            frame = self._vector.eval(now)
+            left, right = number, frame.values
+        else:
+            frame = self._vector.eval(now)
+            number = self._scalar.eval(now)
+            left, right = frame.values, number
         if self._arithmetic is not None:
             return self._changed(frame, self._arithmetic(left, right))
         assert self._comparison is not None  # noqa: S101 - an operator is one or the other

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
+from collector.promql.errors import PromqlError
 from collector.promql.frame import EMPTY, Frame, Instant, Ranges, Relabel, both
 from collector.promql.matchers import NAME
 from collector.promql.querier import Array, SeriesSet
@@ -112,6 +113,16 @@ class Source:
         return relabel(one.labels)
 
 
+def refuse_event_histograms(sets: tuple[SeriesSet, ...]) -> None:
+    """Raises PromqlError where a set has buckets that cannot be read one by one."""
+    for one in sets:
+        if one.kind == "histogram":
+            raise PromqlError(
+                f"{one.name} is fed by events and has no buckets to read one by one: use histogram_quantile(q, "
+                f"sum by (le, ...) (rate({one.name}[...]))), or its _count and _sum"
+            )
+
+
 def joined(parts: list[tuple[Array, Array | None]]) -> tuple[Array, Array | None]:
     """Values and masks of several sets, one after the other."""
     if len(parts) == 1:
@@ -134,6 +145,7 @@ class InstantVector:
         sets = self.source.sets(now)
         if not sets:
             return EMPTY
+        refuse_event_histograms(sets)
         querier = now.querier
         at = self.at(now) / 1000
         parts = [querier.value(one, at) for one in sets]

@@ -62,10 +62,12 @@ class Querier:
 def expressions():
     for rule in range(RULES):
         queue = f'{{queue="q{rule % QUEUES}"}}'
+        ratio = (
+            f"sum by (task) (rate(task_retried_total{queue}[5m])) / sum by (task) (rate(task_started_total{queue}[5m]))"
+        )
         yield (
             f"sum by (task) (increase(task_failed_total{queue}[5m])) > 0",
-            f"sum by (task) (rate(task_retried_total{queue}[5m]))"
-            f" / sum by (task) (rate(task_started_total{queue}[5m])) > 0.2",
+            f"{ratio} > 0.2",
             f"histogram_quantile(0.95, sum by (task, le) (rate(task_run_seconds_bucket{queue}[5m]))) > 30",
         )[rule % 3]
 
