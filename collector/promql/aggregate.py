@@ -232,9 +232,7 @@ def _whole_number(parameter: float) -> int:
         raise PromqlError("Parameter value is NaN")
     if parameter >= 2.0**63:
         raise PromqlError(f"Scalar value {parameter:g} overflows int64")
-    if parameter <= -(2.0**63):
-        raise PromqlError(f"Scalar value {parameter:g} underflows int64")
-    return int(parameter)
+    return int(max(parameter, 0.0))
 
 
 class CountValues:

@@ -68,15 +68,14 @@ class VectorScalar:
         if self._is_swapped:  # the left side first, for it may be the one that fails
             number = self._scalar.eval(now)
             frame = self._vector.eval(now)
-            left, right = number, frame.values
         else:
             frame = self._vector.eval(now)
             number = self._scalar.eval(now)
-            left, right = frame.values, number
+        sides = (number, frame.values) if self._is_swapped else (frame.values, number)
         if self._arithmetic is not None:
-            return self._changed(frame, self._arithmetic(left, right))
+            return self._changed(frame, self._arithmetic(*sides))
         assert self._comparison is not None  # noqa: S101 - an operator is one or the other
-        holds = self._comparison(left, right)
+        holds = self._comparison(*sides)
         if self._is_bool:
             return self._changed(frame, holds.astype(float))
         return Frame(frame.labels, frame.values, both(holds, frame.present), frame.order)
