@@ -14,7 +14,7 @@ import numpy as np
 
 from collector.model.labels import Labels
 from collector.promql.errors import PromqlError
-from collector.promql.frame import EMPTY, Distinct, Frame, Instant, both, drop_names, label_value, without_name
+from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Relabel, both, drop_names, label_value, without_name
 from collector.promql.querier import Array
 from collector.promql.selectors import FrameNode, ScalarNode
 
@@ -101,7 +101,8 @@ class Matching(msgspec.Struct, frozen=True):
         """The labels that must be equal; what an error message calls the match group."""
         if self.is_on:
             return tuple(pair for pair in labels if pair[0] in self.names)
-        return tuple(pair for pair in labels if pair[0] not in self.names and pair[0] != "__name__")
+        ignored = ("__name__", *self.names)
+        return tuple(pair for pair in labels if pair[0] not in ignored)
 
     def result(self, many: Labels, one: Labels, *, drops_name: bool) -> Labels:
         """The labels of a matched pair."""
@@ -139,6 +140,7 @@ class VectorVector:
         self._drops_name = is_bool or op in ARITHMETIC
         self._sides: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
         self._plan: Plan | None = Plan(np.zeros(0, np.intp), np.zeros(0, np.intp), ())
+        self._signatures = (Relabel(matching.signature), Relabel(matching.signature))
         self._distinct = Distinct()
 
     def eval(self, now: Instant) -> Frame:
@@ -180,22 +182,20 @@ class VectorVector:
         """The pairs; where they are not unique, None, or PromqlError if `is_strict`."""
         matching = self._matching
         rows: dict[Labels, int] = {}
-        for row, labels in enumerate(one):
-            signature = matching.signature(labels)
+        for row, signature in enumerate(self._signatures[1](one)):
             if signature in rows:
                 if not is_strict:
                     return None
-                raise PromqlError(_duplicate(matching, signature, labels, one[rows[signature]]))
+                raise PromqlError(_duplicate(matching, signature, one[row], one[rows[signature]]))
             rows[signature] = row
         pairs: list[tuple[int, int]] = []
         names: list[Labels] = []
         taken: set[tuple[Labels, Labels]] = set()
-        for row, labels in enumerate(many):
-            signature = matching.signature(labels)
+        for row, signature in enumerate(self._signatures[0](many)):
             partner = rows.get(signature)
             if partner is None:
                 continue
-            name = matching.result(labels, one[partner], drops_name=self._drops_name)
+            name = matching.result(many[row], one[partner], drops_name=self._drops_name)
             key = (signature, name if matching.group else ())
             if key in taken:
                 if not is_strict:
@@ -240,7 +240,7 @@ class SetOperator:
         self._op = op
         self._left = left
         self._right = right
-        self._signature = matching.signature
+        self._signatures = (Relabel(matching.signature), Relabel(matching.signature))
         self._sides: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
         self._matches: tuple[Array, Array, int] = (np.zeros(0, np.intp), np.zeros(0, np.intp), 0)
         self._joined: tuple[Labels, ...] = ()
@@ -269,8 +269,8 @@ class SetOperator:
         if left is not self._sides[0] or right is not self._sides[1]:
             groups: dict[Labels, int] = {}
             index = [
-                np.array([groups.setdefault(self._signature(row), len(groups)) for row in side], np.intp)
-                for side in (left, right)
+                np.array([groups.setdefault(one, len(groups)) for one in signatures(side)], np.intp)
+                for signatures, side in zip(self._signatures, (left, right), strict=True)
             ]
             self._matches = (index[0], index[1], len(groups))
             self._sides = (left, right)
