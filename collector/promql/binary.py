@@ -18,13 +18,21 @@ from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Relabel, bot
 from collector.promql.querier import Array
 from collector.promql.selectors import FrameNode, ScalarNode
 
+
+def _power(base: Any, exponent: Any) -> Any:
+    """As C's pow; for one exponent 0.5 numpy would take the square root, which differs for -Inf and -0."""
+    shape = np.broadcast_shapes(np.shape(base), np.shape(exponent))
+    powers = np.power(np.full(shape or 1, base), np.full(shape or 1, exponent))
+    return powers if shape else powers[0]
+
+
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
     "/": np.divide,
     "%": np.fmod,
-    "^": np.power,
+    "^": _power,
     "atan2": np.arctan2,
 }
 COMPARISON: dict[str, Callable[[Any, Any], Any]] = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from collector.model.labels import Labels, Matcher
 from collector.promql.errors import PromqlError
-from collector.promql.frame import EMPTY, Frame, Instant, Ranges, Relabel, both
+from collector.promql.frame import EMPTY, Frame, Instant, PerLabels, Ranges, Relabel, both
 from collector.promql.matchers import NAME
 from collector.promql.querier import Array, SeriesSet
 
@@ -216,6 +216,7 @@ class Subquery:
         self._when = when
         self._window = window
         self._step = step
+        self._are_distinct = PerLabels(lambda labels: len(set(labels)) == len(labels))
 
     def eval(self, now: Instant) -> Ranges:
         """What the expression gave at the multiples of the step in (end - window, end]."""
@@ -223,16 +224,18 @@ class Subquery:
         step = self._step or now.subquery_step
         first = ((end - self._window) // step + 1) * step
         frames = [(at, self._inner.eval(msgspec.structs.replace(now, at=at))) for at in range(first, end + 1, step)]
-        labels, series = _gathered(frames)
+        labels, series = self._gathered(frames)
         return Ranges(labels, series, (end - self._window) / 1000, end / 1000)
 
+    def _gathered(self, frames: list[tuple[int, Frame]]) -> tuple[tuple[Labels, ...], list[tuple[Array, Array]]]:
+        labels = frames[0][1].labels if frames else ()
+        if all(frame.labels is labels for _, frame in frames) and self._are_distinct(labels):
+            return labels, _stacked(frames) if labels else []
+        return _merged(frames)
 
-def _gathered(frames: list[tuple[int, Frame]]) -> tuple[tuple[Labels, ...], list[tuple[Array, Array]]]:
-    if not frames:
-        return (), []
-    labels = frames[0][1].labels
-    if all(frame.labels is labels for _, frame in frames):
-        return labels, _stacked(frames)
+
+def _merged(frames: list[tuple[int, Frame]]) -> tuple[tuple[Labels, ...], list[tuple[Array, Array]]]:
+    """Elements by their labels, wherever they stand in each frame."""
     points: dict[Labels, tuple[list[float], list[float]]] = {}
     for at, frame in frames:
         for row, value in frame.rows():

@@ -52,6 +52,7 @@ def test_rate_is_the_increase_over_the_length_of_the_window(events):
         ("max_over_time(increase(failed_total[2s])[10s:1s])", {"a": 2, "b": 0, "c": 1}),
         ("in_flight > 0", {"a": 3}),
         ("failed_total", {"a": 4, "b": 0, "c": 1}),
+        ("sum by (task) ({__name__=~'in_flight|failed_total'})", {"a": 7, "b": 0, "c": 1}),
         ("timestamp(in_flight)", {"a": AT, "b": AT}),
     ],
 )

@@ -125,6 +125,7 @@ def neumaier_by_hand(values):
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300)
 
 
+@settings(deadline=None)
 @given(st.lists(FINITE, min_size=1, max_size=30))
 def test_sums_are_compensated_in_the_order_of_the_rows(values):
     """The vectorised sum is the sequential one, to the last bit."""
@@ -132,6 +133,7 @@ def test_sums_are_compensated_in_the_order_of_the_rows(values):
     assert (float(plain), float(lost)) == neumaier_by_hand(values)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), FINITE, st.booleans()), min_size=1, max_size=60))
 def test_sums_of_groups_are_sums_of_their_members(rows):
     """Groups of any size, with rows absent, add up as each group would alone."""
@@ -144,6 +146,7 @@ def test_sums_of_groups_are_sums_of_their_members(rows):
             assert sums[group] == sum(neumaier_by_hand(members))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=40))
 def test_whole_numbers_take_the_short_way_to_the_same_sum(values):
     """The quick sum of counts is the exact one."""
