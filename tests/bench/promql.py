@@ -1,7 +1,7 @@
 """What evaluating rules costs: 100 rules, each over 1,000 of 10,000 series, with the series themselves for free.
 
 Run it by hand: `PYTHONPATH=. python tests/bench/promql.py`. Prints milliseconds of CPU for one evaluation of all 100
-rules, the cost of the querier not included (it hands out ready arrays), and what a change of every selection costs once.
+rules, the cost of the querier not included (it hands out ready arrays), and what a change of every selection costs.
 """
 
 # ruff: noqa: ARG002, D101, D102, D103, PLR0917 - a script with a fake querier
