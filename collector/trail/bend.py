@@ -43,14 +43,15 @@ def fill(trail: Trail, event: Event, texts: Texts) -> None:
             trace_id = context[0] if context else None
         if trace_id:
             trail.trace_id = trace_id[:_ID]
-    if event.parent_id and not trail.parent_id:
-        trail.parent_id = event.parent_id[:_ID]
-    if event.root_id and not trail.root_id:
-        trail.root_id = event.root_id[:_ID]
-    if event.caller and not trail.caller:
-        trail.caller = texts.intern(event.caller[:_ID])
-    if event.idempotency_key and not trail.key:
-        trail.key = event.idempotency_key[:_ID]
+    parent_id, root_id, caller, key = event.parent_id, event.root_id, event.caller, event.idempotency_key
+    if parent_id and not trail.parent_id:
+        trail.parent_id = parent_id[:_ID]
+    if root_id and not trail.root_id:
+        trail.root_id = root_id[:_ID]
+    if caller and not trail.caller:
+        trail.caller = texts.intern(caller[:_ID])
+    if key and not trail.key:
+        trail.key = key[:_ID]
 
 
 def tell(trail: Trail, message: str) -> None:

@@ -144,7 +144,7 @@ class Settler:
         else:
             for other in trail.facts or ():
                 task, queue = task or other.task, queue or other.queue
-        usual = self._rows.queues.get(task, "") if task and not queue else ""
+        usual = (self._rows.queues.get(task) or "") if task and not queue else ""
         is_missing = not task or bool(usual)
         if is_missing and decided < fact.at + self._grace:
             return -1, True
