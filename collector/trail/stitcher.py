@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collector.model.alert import Evidence
 from collector.model.event import KIND_CODE, Event, Time, unix_seconds
-from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.trail.bend import ID_LENGTH, cut, fill, is_repeat, promote, repeats, roll, tell
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Home, Keep
 from collector.trail.lifecycle import IS_FAILURE, KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
@@ -317,9 +317,9 @@ class Stitcher:
             event.attempt or 1,
             marks,
             "",
-            self._texts.intern(caller) if caller else "",
-            trace_id or "",
-            parent_id or "",
+            self._texts.intern(caller[:ID_LENGTH]) if caller else "",
+            trace_id[:ID_LENGTH] if trace_id else "",
+            parent_id[:ID_LENGTH] if parent_id else "",
         )
         if event.idempotency_key is not None or event.root_id is not None or event.traceparent is not None:
             fill(trail, event, self._texts)
