@@ -24,7 +24,11 @@ DECODE = msgspec.json.Decoder(Event).decode
 
 def chain(index: int, at: float, retries: int) -> list[dict]:
     """The events of one task: `retries` failed tries, then a success."""
-    names = {"task_id": f"{index:08x}-1d0c-4a52-9d7e-0123456789ab", "task": f"shop.task{index % 40}", "queue": f"q{index % 3}"}
+    names = {
+        "task_id": f"{index:08x}-1d0c-4a52-9d7e-0123456789ab",
+        "task": f"shop.task{index % 40}",
+        "queue": f"q{index % 3}",
+    }
     facts = [{"kind": "sent", "time": at, "caller": "web", **names}]
     for attempt in range(1, retries + 2):
         worker = {"worker": f"w{(index + attempt) % 8}", "attempt": attempt}
@@ -60,7 +64,10 @@ def ns_per_event(events: list[bytes], open_before: int = 0) -> float:
     """CPU time of stitching these events in batches, with that many other trails open."""
     stitcher = Stitcher(Rows(), Errors(), Bounds(open_trails=5_000_000))
     out = Transitions()
-    others = [DECODE(ENCODE({"kind": "sent", "time": T0, "task_id": f"other-{n}", "task": "t", "queue": "q"})) for n in range(open_before)]
+    others = [
+        DECODE(ENCODE({"kind": "sent", "time": T0, "task_id": f"other-{n}", "task": "t", "queue": "q"}))
+        for n in range(open_before)
+    ]
     for start in range(0, open_before, BATCH):
         part = others[start : start + BATCH]
         stitcher.stitch("kafka", "", part, [T0] * len(part), out)
@@ -115,7 +122,9 @@ def main() -> None:
         print(f"{label:22s} {min(ns_per_event(events, others) for _ in range(3)):8.0f} ns/event over {len(events)}")
     shuffled = interleave(tasks // 4, 5_000, 0.08)
     rng = random.Random(3)
-    late = [event for event in sorted(shuffled, key=lambda e: DECODE(e).time + rng.random() * 4 * (rng.random() < 0.05))]
+    late = [
+        event for event in sorted(shuffled, key=lambda e: DECODE(e).time + rng.random() * 4 * (rng.random() < 0.05))
+    ]
     again = [copy for event in late for copy in ((event, event) if rng.random() < 0.05 else (event,))]
     print(f"{'5% late, 5% repeated':22s} {min(ns_per_event(again) for _ in range(3)):8.0f} ns/event over {len(again)}")
     print(f"{'memory':22s} {bytes_per_trail(100_000):8.0f} bytes per open trail beyond its id")

@@ -16,14 +16,18 @@ KINDS = ["sent", "received", "started", "started", "succeeded", "failed", "retri
 
 @st.composite
 def fact_sets(draw, *, is_tidy):
-    """Facts of one task within grace: tidy ones all name attempt and time, others leave some of it out."""
+    """Facts of one task within grace: tidy ones name worker and attempt, others leave some of it out.
+
+    A sender names the attempt with a kind of fact always or never; that is what the promise is about.
+    """
     count = draw(st.integers(1, 7))
+    naming = draw(st.sets(st.sampled_from(TASK_KINDS)))
     facts = []
     for _ in range(count):
         kind = draw(st.sampled_from(KINDS))
         at = draw(st.integers(0, 40)) / 10
         worker = draw(st.sampled_from(["w1", "w2"] if is_tidy else ["w1", "w1", None]))
-        attempt = draw(st.sampled_from([1, 1, 2] if is_tidy else [1, 2, None, None, None]))
+        attempt = draw(st.sampled_from([1, 1, 2])) if is_tidy or kind in naming else None
         facts.append({"kind": kind, "at": at, "worker": worker, "attempt": attempt})
     order = draw(st.permutations(range(count)))
     repeated = draw(st.lists(st.integers(0, count - 1), max_size=2))
@@ -39,10 +43,16 @@ def result(facts, order, *, frontier=0.0):
     view = bench.stitcher.find("a")
     assert bench.lowest("flight") >= 0
     assert bench.lowest("dead") >= 0
-    return bench.counts(), view.state, [(a.attempt, a.worker, a.started, a.outcome) for a in view.attempts], bench.gauge("flight"), bench.gauge("dead")
+    return (
+        bench.counts(),
+        view.state,
+        [(a.attempt, a.worker, a.started, a.outcome) for a in view.attempts],
+        bench.gauge("flight"),
+        bench.gauge("dead"),
+    )
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=True))
 def test_order_and_repetition_do_not_matter(case):
     """Any permutation with repetitions, within grace, counts like the facts in the order of their times."""
@@ -51,7 +61,7 @@ def test_order_and_repetition_do_not_matter(case):
     assert result(facts, order) == result(facts, in_order)
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=False))
 def test_order_does_not_matter_where_attempts_are_absent(case):
     """The same where events leave attempt or worker out."""
@@ -60,7 +70,7 @@ def test_order_does_not_matter_where_attempts_are_absent(case):
     assert result(facts, order) == result(facts, in_order)
 
 
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=False))
 def test_the_fast_path_is_the_tally(case):
     """The slots of the hot loop give what `tally` alone gives, whatever comes."""
@@ -71,7 +81,7 @@ def test_the_fast_path_is_the_tally(case):
         assert result(facts, order) == fast
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=True))
 def test_the_fast_path_measures_like_the_tally(case):
     """Durations are observed once, and the same, on both paths for facts in the order of their times."""
