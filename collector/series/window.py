@@ -228,7 +228,7 @@ class Bank:
         return column
 
     def _grow(self) -> None:
-        room = len(self.current) * 2
+        room = len(self.current) * 5 // 4
         for array in (self.current, self.bases, self.births, self.changed):
             array.resize(room, refcheck=False)
 
@@ -311,7 +311,12 @@ class Bank:
         return level.row(at, self.size).take(columns)
 
     def increase(self, columns: Array, start: int, end: int) -> Array:
-        """What was added in (start, end], as float64; exact where both lie on the grain, or `end` at the frontier."""
+        """What was added in (start, end], as float64; exact where both lie on the grain, or `end` at the frontier.
+
+        NaN where no window is kept at all.
+        """
+        if not self.levels:
+            return np.full(len(columns), np.nan)
         return (self._raw(columns, end) - self._raw(columns, start)).astype(np.float64)
 
     def value(self, columns: Array, at: int) -> Array:

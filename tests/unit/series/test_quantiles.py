@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from collector.series.buckets import EDGES, LE, LE_OF_BIN, LE_TEXT, MIDDLES, Pages, bins_of
-from conftest import Fleet, match
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from series_fleet import Fleet, match
+
+from collector.series.buckets import EDGES, LE, LE_OF_BIN, LE_TEXT, MIDDLES, Pages, bins_of
 
 T0 = 1_790_000_000
 
@@ -44,7 +45,9 @@ def ask(fleet, start, end, q=0.5, name="task_run_seconds_bucket"):
     """Label set -> quantile, each series by itself."""
     (series,) = fleet.store.select(name, ())
     groups = np.arange(len(series.labels))
-    return dict(zip(series.labels, fleet.store.quantile(series, groups, len(groups), q, start, end).tolist(), strict=True))
+    return dict(
+        zip(series.labels, fleet.store.quantile(series, groups, len(groups), q, start, end).tolist(), strict=True)
+    )
 
 
 @settings(max_examples=120, deadline=None)
@@ -93,7 +96,7 @@ def test_quantiles_sums_and_buckets_do_not_depend_on_the_order(observations, ste
 @given(groups=st.lists(st.integers(0, 4), min_size=1, max_size=12), q=st.sampled_from([0.0, 0.5, 0.99]), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_groups_merge_their_histograms(groups, q, data):
-    """The quantile of a group is that of all observations of its series, in any order of groups; an empty group is NaN."""
+    """The quantile of a group is that of all observations of its series, in any order; an empty one is NaN."""
     pages = Pages(len(groups))
     values = [data.draw(st.lists(st.floats(1e-5, 1e4), max_size=6)) for _ in groups]
     for histogram, seconds in enumerate(values):
@@ -164,7 +167,7 @@ def test_count_and_sum_are_exact_counters(fleet):
 
 
 def test_le_series_are_exact_on_demand(fleet):
-    """A matcher of `le`, in either spelling, gives counters with exact values and increases; kind histogram has none."""
+    """A matcher of `le`, in either spelling, gives counters with exact values and increases."""
     for offset, seconds in enumerate([0.005, 0.0051, 0.5, 0.7, 30.0, 90_000.0]):
         fleet.measured("run", seconds, T0 + offset + 1)
     fleet.flush()
