@@ -16,14 +16,17 @@ import numpy as np
 from collector.model.labels import Labels, labels_of
 from collector.series.histogram import Histograms
 from collector.series.members import Members
-from collector.series.window import NEVER, Array, Bank
+from collector.series.window import MINUTE, NEVER, Array, Bank
 from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.transitions import FACTS, MEASURES, STRIDE
 
+ALWAYS_KEPT = 5 * MINUTE
+"""How far back counts and quantiles always reach, so that a question nobody announced has an answer."""
 _ERRORS = 1 << 24
 """The owner of a series, who feeds it, is `row * _ERRORS + error id`, or one of these."""
 _NOBODY = -1  # it only has to be 0
 _OTHERS = -2  # everything beyond the cap
+_MOST_LEAVING = 1_000  # series per call of `expire`, so that it stays a short step
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +55,8 @@ class Catalogue:
 
     def __init__(self, metrics: Sequence[Metric], rows: Rows, errors: Errors, cap: int) -> None:
         self.counts = Bank(np.uint32)
-        self.histograms = Histograms()
+        self.counts.keep(ALWAYS_KEPT)
+        self.histograms = Histograms(ALWAYS_KEPT)
         self.families = [Family(metric) for metric in metrics]
         self.size = 0
         """Series that exist."""
@@ -195,8 +199,9 @@ class Catalogue:
     def expire(self, before: int, busy: Array, busy_histograms: Array, version: int) -> None:
         """Let go of series that did not change after version `before`, unless facts for them wait (`busy` columns).
 
-        Never of a gauge that is not 0: what went up would later come down from nothing.
+        Never of a gauge that is not 0: what went up would later come down from nothing. At most 1,000 a call.
         """
+        room = _MOST_LEAVING
         for family in self.families:
             histogram = family.metric.type == "histogram"
             bank, waiting = (self.histograms.counts, busy_histograms) if histogram else (self.counts, busy)
@@ -207,19 +212,21 @@ class Catalogue:
                 downs = self.downs.take(columns)
                 idle &= (bank.changed.take(downs) <= before) & ~np.isin(downs, waiting)
                 idle &= bank.value(columns, NEVER) == bank.value(downs, NEVER)
-            if idle.any():
-                self._retire(family, np.flatnonzero(idle).tolist(), version)
+            gone = np.flatnonzero(idle)[:room].tolist()
+            room -= len(gone)
+            if gone:
+                self._retire(family, gone, version)
 
     def _retire(self, family: Family, gone: list[int], version: int) -> None:
         self.evictions["series_idle"] += len(gone)
         pairs: dict[tuple[str, str], None] = {}
-        for place in gone:
+        columns = np.array(family.members.columns, np.int64)[gone]
+        counted = self.counts.value(columns, NEVER).tolist() if family.metric.type == "counter" else [0] * len(gone)
+        for place, number in zip(gone, counted, strict=True):
             named = dict(family.members.labels[place])
             pairs[named.get("task", ""), named.get("queue", "")] = None
-            if family.metric.type == "counter":
-                column = np.array([family.members.columns[place]])
-                counted = int(self.counts.value(column, NEVER)[0])
-                self.retired[named.get("task", ""), family.metric.feeds[0]] += counted
+            if number:
+                self.retired[named.get("task", ""), family.metric.feeds[0]] += number
         self._leave(family, gone)
         for pair in pairs:
             for labels in family.expected.get(pair, ()):

@@ -27,14 +27,14 @@ class Running:
 class Histograms:
     """Histograms as columns: `counts` and `sums` are banks, the same column in both."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
         self.counts = Bank(np.uint32)
         self.sums = Bank(np.int64)
         """In microseconds."""
-        self.slots = Slots()
+        self.slots = Slots(window)
         self._totals = np.zeros(64 * len(LE), np.int64)
         """Observations since the beginning, by column and lowest `le`."""
-        self._kept: set[int] = set()
+        self._kept = {window}
         self._running: dict[int, Running] = {}
 
     def keep(self, window: int) -> None:

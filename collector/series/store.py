@@ -15,14 +15,12 @@ import numpy as np
 
 from collector.model.labels import Labels, Matcher
 from collector.series.buckets import KEY_BITS, bins_of
-from collector.series.catalogue import Catalogue, Metric
+from collector.series.catalogue import ALWAYS_KEPT, Catalogue, Metric
 from collector.series.reading import Histogram, Series, SeriesSet
 from collector.series.sampled import Samples
 from collector.series.selector import Selector
 from collector.series.window import FINEST, MINUTE, SECOND, Array, Pending, ticks_from, ticks_of
 from collector.trail.rows import Errors, Rows
-
-_ALWAYS_KEPT = 5 * MINUTE  # so that a question nobody announced has an answer
 
 
 class Store:
@@ -48,12 +46,10 @@ class Store:
         """(ticks, keys, microseconds) beyond the frontier."""
         self._tick = 0
         self._idle = ticks_of(idle_seconds)
-        self._reach = _ALWAYS_KEPT
+        self._reach = ALWAYS_KEPT
         self._ages: list[tuple[int, int]] = []
         """Once a minute: frontier and version, so that a version tells how old a change is."""
         self._selector = Selector(self.catalogue, self.sampled)
-        self.catalogue.counts.keep(_ALWAYS_KEPT)
-        self.catalogue.histograms.keep(_ALWAYS_KEPT)
 
     # What the rules announce
 

@@ -291,11 +291,6 @@ class Bank:
             if ended:
                 level.amend(slots[:ended], columns[:ended], amounts[:ended], self.size)
 
-    def floor(self, at: int) -> int:
-        """The slot end at or before a tick to which a read at this tick is rounded."""
-        level = self._level(at)
-        return at if level is None else at // level.grain * level.grain
-
     def _level(self, at: int) -> Level | None:
         for level in self.levels:
             if at >= level.since and at // level.grain >= level.horizon(self.frontier):

@@ -5,12 +5,11 @@ usage: python tests/bench/series.py
 
 from __future__ import annotations
 
-import gc
 import random
-import resource
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -198,20 +197,13 @@ def bench_quantiles():
     )
 
 
-def resident():
-    """Bytes of this process."""
-    gc.collect()
-    with Path("/proc/self/statm").open() as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
 def bench_memory(kind):
-    """Bytes per series, in a process of its own: 10,000 counters, or 2,000 histograms with 1 observation a second."""
+    """Bytes per series, allocated by the store: 10,000 counters, or 2,000 histograms with 1 observation a second."""
     name, window = kind.split("-")
     number = 10_000 if name == "counter" else 2_000
     store, rows = store_of(keep=(float(window),))
     ids = [rows.row(f"task{n}", f"q{n % 10}", "s") for n in range(number)]
-    before = resident()
+    tracemalloc.start()
     grain = 1 if float(window) <= 600 else 60
     rng = random.Random(1)
     at = T0 + 1
@@ -227,7 +219,7 @@ def bench_memory(kind):
         if name != "counter":
             (series,) = store.select("task_run_seconds_bucket", ())
             store.quantile(series, np.arange(number), number, 0.95, at - float(window), at)
-    say(f"bytes per {name} series, window {window} s", (resident() - before) / number, "B")
+    say(f"bytes per {name} series, window {window} s", tracemalloc.get_traced_memory()[0] / number, "B")
 
 
 if __name__ == "__main__":
