@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container
 from typing import NoReturn
@@ -340,7 +341,7 @@ class _Parser:
                 whole = int(digits, 8 if is_octal else 0)
                 if -(1 << 63) <= whole < 1 << 63:
                     return whole
-            elif "_" not in text and "x" not in text.lower():
+            elif "_" not in text and math.isfinite(float(text)):
                 return float(text)
         except ValueError:
             pass
