@@ -168,7 +168,7 @@ FUNCTIONS: dict[str, Function] = {
     "humanizePercentage": Function(humanize_percentage, ("any",)),
     "humanizeTimestamp": Function(humanize_timestamp, ("any",)),
     "parseDuration": Function(_parse_duration, ("string",)),
-    "now": Function(lambda scene: scene.at, needs_context=True),
+    "now": Function(lambda scene: float(scene.at), needs_context=True),
     "externalURL": Function(lambda scene: scene.external_url, needs_context=True),
     "pathPrefix": Function(lambda scene: urlsplit(scene.external_url).path, needs_context=True),
     "graphLink": _link(0),

@@ -46,6 +46,13 @@ class _Life(msgspec.Struct):
     gone_since: float | None = None
     """When the expression stopped to hold, while `keep_firing_for` runs."""
 
+    def stand_still(self, seconds: float) -> None:
+        """Let no clock count these seconds."""
+        if self.alert.state == "pending":
+            self.held += seconds
+        if self.gone_since is not None:
+            self.gone_since += seconds
+
 
 class AlertRule(Rule):
     """An alerting rule with its alerts."""
@@ -84,12 +91,11 @@ class AlertRule(Rule):
                 self._forget(life.alert, at)
                 continue
             is_new_text = False
+            life.stand_still(min(pause, at - life.alert.active_at))
             if labels in elements:
-                is_new_text = self._continue(life, elements[labels], at, scene, pause)
+                is_new_text = self._continue(life, elements[labels], at, scene)
             elif not is_blind:
                 self._end(life, at)
-            elif life.gone_since is not None:
-                life.gone_since += pause
             life.alert.blind = is_blind
             is_moved = before[labels] != (life.alert.state, life.alert.blind) and labels in self._lives
             if is_moved or (is_new_text and life.alert.state == "firing"):
@@ -188,7 +194,7 @@ class AlertRule(Rule):
             begun.append(copy.copy(alert))
         return begun
 
-    def _continue(self, life: _Life, element: _Element, at: float, scene: Scene, pause: float) -> bool:
+    def _continue(self, life: _Life, element: _Element, at: float, scene: Scene) -> bool:
         """An alert whose expression still holds. True where its value or texts are others than before."""
         alert = life.alert
         annotations = self._annotations(element, scene)
@@ -196,7 +202,6 @@ class AlertRule(Rule):
         alert.value, alert.annotations = element.value, annotations
         life.gone_since = None
         if alert.state == "pending":
-            life.held += min(pause, at - alert.active_at)
             if _has_passed(at - alert.active_at - life.held, self.spec.hold):
                 alert.state = "firing"
                 alert.fired_at = at

@@ -79,15 +79,27 @@ def value(text, **options):
         ("items:\n- url: x\n  count: 10", "3:10: 10 is too large: at most 9"),
         ("items:\n- ~", "2:3: expected a mapping (lines of `key: value`), got nothing: write a value"),
         ("url: ftp://x", "1:6: `ftp://x` is not an http or https URL: write it as https://host/path"),
-        ("name: !!python/object:os.system x", "1:7: the tag `tag:yaml.org,2002:python/object:os.system` is not allowed: write plain YAML"),
+        (
+            "name: !!python/object:os.system x",
+            "1:7: the tag `tag:yaml.org,2002:python/object:os.system` is not allowed: write plain YAML",
+        ),
         ("? [a]\n: b", "1:3: a key has to be plain text: check for a stray `?`, `[` or `{`"),
         ("labels:\n  <<: 3", "2:7: `<<` takes a mapping or a list of mappings: write `<<: *name`"),
         ("- a", "1:1: expected a mapping (lines of `key: value`), got a list"),
-        ("a: b: c", "1:5: not valid YAML: mapping values are not allowed in this context: put text that holds `: ` in quotes, or check the indentation"),
-        ("name: 'x", "1:9: not valid YAML: found unexpected end of stream while scanning a quoted scalar: close the quote"),
+        (
+            "a: b: c",
+            "1:5: not valid YAML: mapping values are not allowed in this context: put text that holds `: ` in quotes, or check the indentation",
+        ),
+        (
+            "name: 'x",
+            "1:9: not valid YAML: while scanning a quoted scalar, found unexpected end of stream: close the quote",
+        ),
         ("a: *x", "1:4: not valid YAML: found undefined alias: define it first, as `&name`"),
         ("name: a\x07", "1:8: the character U+0007 is not allowed in YAML: remove it"),
-        ("--- {}\n--- {}", "2:1: not valid YAML: but found another document expected a single document in the stream: keep one document in a file: remove the line `---`"),
+        (
+            "--- {}\n--- {}",
+            "2:1: not valid YAML: expected a single document in the stream, but found another document: keep one document in a file: remove the line `---`",
+        ),
         ("inner: &a {inner: *a}", "1:8: this anchor holds itself: write the value out"),
     ],
 )

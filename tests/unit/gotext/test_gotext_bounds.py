@@ -50,8 +50,45 @@ def test_mistakes_have_a_place(text, message):
 
 
 PIECES = st.sampled_from(
-    ["{{", "}}", "{{-", " -}}", "if ", "else", "end", "range ", "with ", "define ", "template ", "$x", ":=", "=", ",", "|"]
-    + [".", ".a", "(", ")", '"s"', "`r`", "'c'", "1", "-2.5", "nil", "true", "print ", "eq ", " ", "\n", "/*", "*/", "é", "\\"]
+    [
+        "{{",
+        "}}",
+        "{{-",
+        " -}}",
+        "if ",
+        "else",
+        "end",
+        "range ",
+        "with ",
+        "define ",
+        "template ",
+        "$x",
+        ":=",
+        "=",
+        ",",
+        "|",
+    ]
+    + [
+        ".",
+        ".a",
+        "(",
+        ")",
+        '"s"',
+        "`r`",
+        "'c'",
+        "1",
+        "-2.5",
+        "nil",
+        "true",
+        "print ",
+        "eq ",
+        " ",
+        "\n",
+        "/*",
+        "*/",
+        "é",
+        "\\",
+    ]
 )
 
 
