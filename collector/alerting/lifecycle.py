@@ -201,10 +201,9 @@ class AlertRule(Rule):
         is_new_text = (alert.value, alert.annotations) != (element.value, annotations)
         alert.value, alert.annotations = element.value, annotations
         life.gone_since = None
-        if alert.state == "pending":
-            if _has_passed(at - alert.active_at - life.held, self.spec.hold):
-                alert.state = "firing"
-                alert.fired_at = at
+        if alert.state == "pending" and _has_passed(at - alert.active_at - life.held, self.spec.hold):
+            alert.state = "firing"
+            alert.fired_at = at
         return is_new_text
 
     def _end(self, life: _Life, at: float) -> None:

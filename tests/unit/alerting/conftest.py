@@ -1,5 +1,7 @@
 """A stand-in for PromQL: expressions that give what a test put down for them."""
 
+# ruff: noqa: ARG002, D102 - stand-ins have the methods of what they stand for
+
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -73,16 +75,19 @@ def row(**labels):
 
 @pytest.fixture
 def compile_expr():
+    """The stand-in for the compiler."""
     return Expression
 
 
 @pytest.fixture
 def series():
+    """The stand-in for the store."""
     return Series()
 
 
 @pytest.fixture
 def written():
+    """What rules wrote: (name, labels, instant, value)."""
     return []
 
 

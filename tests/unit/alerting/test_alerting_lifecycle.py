@@ -22,6 +22,7 @@ def step(series):
 
 
 def states(group):
+    """State by job."""
     return {dict(alert.labels).get("job", ""): alert.state for alert in group.alerts()}
 
 

@@ -13,6 +13,7 @@ ROWS = [((("__name__", "up"), ("host", "b")), 2.0), ((("host", "a"),), 1.5)]
 
 
 def query(text, at):
+    """What `query` in a template gets."""
     if text == "bad":
         raise TasktrailError("no such thing")
     assert at == 1_700_000_000
@@ -28,6 +29,7 @@ SCENE = Scene(
 
 
 def text_of(text, value=0.0, **labels):
+    """The expansion of a template."""
     found, failure = expand(compile_template(text), tuple(sorted(labels.items())), value, SCENE)
     return failure or found
 
@@ -51,7 +53,10 @@ def text_of(text, value=0.0, **labels):
         ),
         ("{{ humanize1024 2048.0 }} {{ humanize1024 0.5 }} {{ humanize1024 1e9 }}", "2ki 0.5 953.7Mi"),
         (
-            "{{ humanizeDuration 3725.0 }} {{ humanizeDuration 59.5 }} {{ humanizeDuration 0.002 }} {{ humanizeDuration -90061.0 }} {{ humanizeDuration 0 }}",
+            (
+                "{{ humanizeDuration 3725.0 }} {{ humanizeDuration 59.5 }} {{ humanizeDuration 0.002 }} "
+                "{{ humanizeDuration -90061.0 }} {{ humanizeDuration 0 }}"
+            ),
             "1h 2m 5s 59.5s 2ms -1d 1h 1m 1s 0s",
         ),
         ("{{ humanizePercentage 0.12345 }} {{ humanizePercentage 2 }}", "12.35% 200%"),
@@ -106,7 +111,10 @@ def test_value(value, expected):
         ("{{ gt $value 3 }}", "1:4: error calling gt: incompatible types for comparison: float64 and int"),
         (
             '{{ parseDuration "soon" }}',
-            "1:4: error calling parseDuration: `soon` is not a duration: write whole numbers with units, such as 30s, 5m or 1h30m",
+            (
+                "1:4: error calling parseDuration: `soon` is not a duration: "
+                "write whole numbers with units, such as 30s, 5m or 1h30m"
+            ),
         ),
         (
             "{{ humanizeTimestamp 1e30 }}",

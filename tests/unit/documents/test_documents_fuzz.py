@@ -12,6 +12,8 @@ from collector.model.secret import Secret
 
 
 class Leaf(msgspec.Struct, kw_only=True):
+    """One value of every kind."""
+
     place: Place
     name: str
     hold: Duration = Duration(0)
@@ -22,6 +24,8 @@ class Leaf(msgspec.Struct, kw_only=True):
 
 
 class Tree(msgspec.Struct, kw_only=True):
+    """Lists, mappings, and itself."""
+
     place: Place
     leaves: list[Leaf] = []
     labels: dict[str, str] = {}
@@ -43,8 +47,6 @@ PIECES = st.sampled_from(
         "\n  ",
         "\n- ",
         "  ",
-    ]
-    + [
         " ",
         "- ",
         ": ",
@@ -65,8 +67,6 @@ PIECES = st.sampled_from(
         "!!str ",
         "!x ",
         "~",
-    ]
-    + [
         "1",
         "5m",
         "true",

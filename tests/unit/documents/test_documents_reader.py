@@ -14,6 +14,8 @@ from collector.model.secret import Secret
 
 
 class Item(msgspec.Struct, kw_only=True):
+    """With a shorthand, bounds and free keys."""
+
     SHORTHAND: ClassVar[str] = "url"
     place: Place
     url: str
@@ -22,11 +24,15 @@ class Item(msgspec.Struct, kw_only=True):
 
 
 class Inner(msgspec.Struct):
+    """Holds itself."""
+
     depth: int = 0
     inner: Inner | None = None
 
 
 class Document(msgspec.Struct, kw_only=True, rename={"hold": "for"}):
+    """A field of every kind."""
+
     place: Place
     hold: Duration = Duration(60)
     items: list[Item] = []
@@ -44,6 +50,7 @@ class Document(msgspec.Struct, kw_only=True, rename={"hold": "for"}):
 
 
 def problems(text, **options):
+    """`line:column: message` of every problem."""
     try:
         return [f"{p.line}:{p.column}: {p.message}" for p in sorted(read("f", text, Document, **options)[1])]
     except ProblemsError as error:
@@ -51,6 +58,7 @@ def problems(text, **options):
 
 
 def value(text, **options):
+    """The document of a text without problems."""
     document, found = read("f", text, Document, **options)
     assert found == []
     return document
@@ -88,7 +96,10 @@ def value(text, **options):
         ("- a", "1:1: expected a mapping (lines of `key: value`), got a list"),
         (
             "a: b: c",
-            "1:5: not valid YAML: mapping values are not allowed in this context: put text that holds `: ` in quotes, or check the indentation",
+            (
+                "1:5: not valid YAML: mapping values are not allowed in this context: "
+                "put text that holds `: ` in quotes, or check the indentation"
+            ),
         ),
         (
             "name: 'x",
@@ -98,7 +109,10 @@ def value(text, **options):
         ("name: a\x07", "1:8: the character U+0007 is not allowed in YAML: remove it"),
         (
             "--- {}\n--- {}",
-            "2:1: not valid YAML: expected a single document in the stream, but found another document: keep one document in a file: remove the line `---`",
+            (
+                "2:1: not valid YAML: expected a single document in the stream, but found another document: "
+                "keep one document in a file: remove the line `---`"
+            ),
         ),
         ("inner: &a {inner: *a}", "1:8: this anchor holds itself: write the value out"),
     ],

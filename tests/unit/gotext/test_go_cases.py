@@ -24,6 +24,7 @@ DATA = Structure(
 
 
 def outcome(text: str) -> dict[str, str]:
+    """The text, or where it fails."""
     try:
         template = Template(text, {})
     except TemplateError:

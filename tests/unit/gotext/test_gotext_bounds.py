@@ -67,8 +67,6 @@ PIECES = st.sampled_from(
         "=",
         ",",
         "|",
-    ]
-    + [
         ".",
         ".a",
         "(",
@@ -97,6 +95,7 @@ PIECES = st.sampled_from(
 def test_only_one_kind_of_failure(text):
     """Whatever stands in a template, it gives text or a TemplateError."""
     try:
-        assert isinstance(Template(text, {}).execute({"a": "b"}, {}), str)
+        written, message = Template(text, {}).execute({"a": "b"}, {}), ""
     except TemplateError as error:
-        assert str(error)[0].isdigit()
+        written, message = None, str(error)
+    assert isinstance(written, str) or message[0].isdigit()
