@@ -49,6 +49,8 @@ class Parsed(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     defined: dict[str, tuple[Node, ...]]
+    called: frozenset[str]
+    """The functions that stand in it."""
 
 
 def parse(source: str, functions: Container[str], variables: tuple[str, ...]) -> Parsed:
@@ -68,12 +70,13 @@ class _Parser:
         self.depth = 0
         self.range_depth = 0
         self.defined: dict[str, tuple[Node, ...]] = {}
+        self.called: set[str] = set()
 
     def whole(self) -> Parsed:
         nodes, end = self.nodes()
         if end.kind != "close" or end.at >= 0:
             self.fail(end, f"unexpected {{{{{end.text}}}}}: there is nothing open that it belongs to")
-        return Parsed(nodes, self.defined)
+        return Parsed(nodes, self.defined, frozenset(self.called))
 
     # tokens
 
@@ -296,6 +299,7 @@ class _Parser:
             return Nil(token.at)
         if token.text not in self.functions:
             self.fail(token, f"function `{token.text}` is not defined")
+        self.called.add(token.text)
         return Call(token.at, token.text)
 
     def known_variable(self, name: str, token: Token) -> None:

@@ -151,6 +151,22 @@ def test_alerts_as_series(make_group, series, written):
     assert written[1:] == [("ALERTS", {**labels, "alertstate": "firing"}, 30, 1), ("ALERTS_FOR_STATE", labels, 30, 15)]
 
 
+def test_many_alerts_are_many_steps(make_group, series):
+    """An evaluation with very many alerts stops often, and gives the same as in one go."""
+    text = "groups: [{name: g, rules: [{alert: A, expr: x}, {record: r, expr: x}]}]"
+    series.answers["x"] = {row(job=str(number)): number for number in range(1000)}
+    stops, changed = 0, []
+
+    def count():
+        nonlocal stops, changed
+        changed = yield from make_group(text).steps(series, 0)
+
+    for _ in count():
+        stops += 1
+    assert stops >= 20
+    assert changed == make_group(text).evaluate(series, 0)
+
+
 def test_how_a_rule_is(make_group, series):
     """A rule keeps its health, when it was last evaluated at a slot, and how long that took."""
     ticks = iter([10.0, 10.25] * 10)

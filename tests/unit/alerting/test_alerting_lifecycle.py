@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import row
 
+from collector.alerting import lifecycle
+
 ONE = {row(job="a"): 1}
 TWO = {row(job="a"): 1, row(job="b"): 2}
 
@@ -117,6 +119,20 @@ def test_a_firing_alert_tells_its_new_value(make_rule, step):
     assert step(group, 5, {row(job="a"): 2}) == []
     step(group, 10, {row(job="a"): 3})
     assert step(group, 20, {row(job="a"): 4}) == [("a", "firing")]
+
+
+@pytest.mark.parametrize(("text", "times"), [("{{ $value }}", 2), ('{{ query "y" | first | value }}', 3)])
+def test_texts_are_made_when_needed(make_rule, series, monkeypatch, text, times):
+    """A text is made again where the element is another, or where the template looks outside."""
+    made = []
+    expand = lifecycle.expand
+    monkeypatch.setattr(lifecycle, "expand", lambda *arguments: made.append(arguments) or expand(*arguments))
+    group = make_rule(f"annotations: {{a: '{text}'}}")
+    series.answers["y"] = {row(): 1}
+    for at, value in ((0, 1), (10, 1), (20, 2)):
+        series.answers["x"] = {row(job="a"): value}
+        group.evaluate(series, at)
+    assert len(made) == times
 
 
 def test_changes_are_copies(make_rule, step, series):

@@ -59,6 +59,14 @@ def text_of(text, value=0.0, **labels):
             ),
             "1h 2m 5s 59.5s 2ms -1d 1h 1m 1s 0s",
         ),
+        (
+            "{{ humanize 0.0 }} {{ humanize1024 1e30 }} {{ humanizeDuration 1e-9 }} {{ humanizeTimestamp -1.5 }}",
+            "0 8.272e+05Yi 1ns 1969-12-31 23:59:58.5 +0000 UTC",
+        ),
+        (
+            '{{ humanize "Inf" }} {{ humanizeDuration "NaN" }} {{ humanize "-Inf" }}',
+            "+Inf NaN -Inf",
+        ),
         ("{{ humanizePercentage 0.12345 }} {{ humanizePercentage 2 }}", "12.35% 200%"),
         ("{{ humanizeTimestamp 1700000000.5 }}", "2023-11-14 22:13:20.5 +0000 UTC"),
         ('{{ title "it\'s a foo-bar 3rd" }} {{ toUpper "aB" }} {{ toLower "aB" }}', "It's A Foo-Bar 3Rd AB ab"),
@@ -136,3 +144,8 @@ def test_mistakes_show_at_load():
     """A function that is not there is found when the template is compiled."""
     with pytest.raises(TemplateError, match="function `humanise` is not defined"):
         compile_template("{{ humanise 1 }}")
+
+
+def test_unicode_in_a_replacement():
+    """`$$` is a dollar sign, and a group that is not there is empty."""
+    assert text_of('{{ reReplaceAll "(a)(x)?" "$$[$2${nope}]" "a" }}') == "$[]"

@@ -165,8 +165,17 @@ def test_places():
     quoted, block = place.at("items", 0, "url").content(), place.at("labels", "a").content()
     assert [(p.line, p.column) for p in (quoted, block)] == [(2, 11), (7, 5)]
     assert place.at("items", 7, "url").line == 2
-    assert place.has("items")
-    assert not place.has("for")
+    assert (place.has("items"), place.has("for")) == (True, False)
+
+
+def test_places_of_merged_keys():
+    """A key that came by a merge stands where it was written."""
+    place = value("labels: &l {a: b}\nitems:\n- <<: [*l, {count: 2}]\n  url: x\n").place.at("items", 0)
+    assert [(p.line, p.column) for p in (place.at("count"), place.at("a"), place.at("none"))] == [
+        (3, 22),
+        (1, 16),
+        (3, 3),
+    ]
 
 
 def test_environment():
@@ -199,6 +208,38 @@ def test_secrets(tmp_path):
     assert problems("secret: file:none", read_file=read_file) == [
         "1:9: the secret file none cannot be used: No such file or directory: check the path and its rights"
     ]
+
+
+def test_scalars_show_themselves():
+    """A pattern prints as its text and matches whole texts; a place prints as people write it."""
+    document = value("pattern: a+\nname: x")
+    assert (repr(document.pattern), document.pattern.matches("aa"), document.pattern.matches("ab")) == (
+        "Regex('a+')",
+        True,
+        False,
+    )
+    assert repr(document.place.at("name")) == "f:2:7"
+    assert document.place.at("pattern", 3).content().column == 10
+    assert document.place.key("none").line == 1
+
+
+def test_unusable_urls():
+    """A URL that cannot even be split is refused without showing what it holds."""
+    assert problems("url: 'http://[::1/u:hunter2'") == [
+        "1:6: `***` is not an http or https URL: write it as https://host/path"
+    ]
+
+
+def test_empty_secret_file():
+    """A secret file without content is a mistake, not an empty password."""
+    assert problems("secret: file:x", read_file=lambda _: "\n") == [
+        "1:9: the secret file x is empty: write the secret into it"
+    ]
+
+
+def test_size():
+    """A file of absurd size is refused before anything looks at it."""
+    assert "split it" in problems("#" * 8_000_001)[0]
 
 
 def test_alias_bomb():
