@@ -172,7 +172,7 @@ def test_places_of_merged_keys():
     """A key that came by a merge stands where it was written."""
     place = value("labels: &l {a: b}\nitems:\n- <<: [*l, {count: 2}]\n  url: x\n").place.at("items", 0)
     assert [(p.line, p.column) for p in (place.at("count"), place.at("a"), place.at("none"))] == [
-        (3, 22),
+        (3, 20),
         (1, 16),
         (3, 3),
     ]
