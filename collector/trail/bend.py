@@ -1,0 +1,160 @@
+"""What becomes of a trail when an event does not fit its slots: a duplicate, the next attempt, or an irregular trail.
+
+Pure moves on one trail; nothing is counted here.
+"""
+
+from __future__ import annotations
+
+from collector.model.event import Event, trace_context
+from collector.model.secret import mask
+from collector.trail.lifecycle import IS_FINAL, RETRIED, SENT, STARTED
+from collector.trail.rows import Texts
+from collector.trail.tally import Life
+from collector.trail.trail import (
+    EXPLICIT_SHIFT,
+    FLAT_KINDS,
+    M_FINAL,
+    M_IRREGULAR,
+    M_RETRIED,
+    M_STARTED,
+    NAMED_SHIFT,
+    Fact,
+    Trail,
+    clear_slots,
+    counts_of,
+    is_settled,
+    slot_facts,
+)
+
+_MESSAGE = 300
+_MESSAGE_READ = 2_000
+"""Masked before it is cut, so that no half of a secret is left; beyond this nobody looks."""
+_ANCHORS = (SENT,)
+_ID = 256
+"""Longest trace, parent or idempotency id that is kept: nobody's is longer, and a trail stays small."""
+
+
+def fill(trail: Trail, event: Event, texts: Texts) -> None:
+    """Take from an event what the trail does not know yet of caller, trace, parents and key."""
+    if not trail.trace_id:
+        trace_id = event.trace_id
+        if not trace_id and event.traceparent:
+            context = trace_context(event.traceparent)
+            trace_id = context[0] if context else None
+        if trace_id:
+            trail.trace_id = trace_id[:_ID]
+    if event.parent_id and not trail.parent_id:
+        trail.parent_id = event.parent_id[:_ID]
+    if event.root_id and not trail.root_id:
+        trail.root_id = event.root_id[:_ID]
+    if event.caller and not trail.caller:
+        trail.caller = texts.intern(event.caller[:_ID])
+    if event.idempotency_key and not trail.key:
+        trail.key = event.idempotency_key[:_ID]
+
+
+def tell(trail: Trail, message: str) -> None:
+    """Keep the newest failure's message, masked and cut."""
+    trail.message = mask(message[:_MESSAGE_READ])[:_MESSAGE]
+
+
+def slot_of(trail: Trail, kind: int) -> tuple[float, float]:
+    """Sender's and axis time of a flat trail's fact of this kind (which it has)."""
+    if kind == STARTED:
+        return trail.started_time, trail.started_at
+    if kind > STARTED:
+        return trail.end_time, trail.end_at
+    return (trail.received_time, trail.received_at) if kind else (trail.sent_time, trail.sent_at)
+
+
+def is_repeat(trail: Trail, kind: int, event: Event, time: float, at: float, grace: float) -> bool:
+    """Whether a flat trail of the same channel has this very fact, so that the event adds nothing to the set."""
+    marks = trail.marks
+    attempt = event.attempt
+    if kind < FLAT_KINDS and marks & 1 << kind and attempt in (None, trail.attempt):
+        bit = 1 << kind
+        was = slot_of(trail, kind)[0]
+        is_named = bool(marks & bit << NAMED_SHIFT)
+        is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
+        if time != was or (event.worker and not (is_named and event.worker == trail.worker)):
+            return False
+        if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
+            return False
+        return is_explicit or attempt is None
+    return repeats(trail.facts, kind, event, time, trail.source)
+
+
+def repeats(facts: list[Fact] | None, kind: int, event: Event, time: float, source: int) -> bool:
+    """Whether these facts hold the event's very fact, with its sender's time, from the same channel."""
+    if not facts or not time:
+        return False
+    attempt, worker = event.attempt, event.worker
+    for fact in facts:
+        if (
+            fact.kind == kind
+            and fact.time == time
+            and fact.source == source
+            and (attempt is None or attempt == fact.attempt)
+            and (not worker or worker == fact.worker)
+        ):
+            return True
+    return False
+
+
+def roll(trail: Trail, kind: int, event: Event, time: float, at: float) -> bool:
+    """Move on to the next attempt, where the event begins it in good order; the slots become facts.
+
+    Also true where an event names no attempt and it is plain that the current one is meant.
+    """
+    marks = trail.marks
+    attempt = event.attempt
+    when = time or at
+    if marks & M_FINAL or kind >= FLAT_KINDS:
+        return False
+    if not marks & M_RETRIED:
+        is_current_end = kind > STARTED and attempt is None and bool(marks & M_STARTED)
+        return is_current_end and when >= (trail.started_time or trail.started_at)
+    if attempt is None and kind == STARTED:
+        known = 1 + sum(fact.kind == RETRIED for fact in trail.facts or ())
+        attempt = trail.attempt + 1 if known == trail.attempt else None
+    if attempt != trail.attempt + 1 or when < (trail.end_time or trail.end_at):
+        return False
+    trail.facts = [*(trail.facts or ()), *slot_facts(trail)]
+    clear_slots(trail)
+    trail.attempt = attempt
+    return True
+
+
+def promote(trail: Trail) -> list[Fact]:
+    """Make a flat trail irregular: everything it has becomes facts, with what they were counted for."""
+    if trail.marks & M_IRREGULAR:
+        trail.facts = trail.facts or []
+        return trail.facts
+    facts = [*(trail.facts or ()), *slot_facts(trail)]
+    clear_slots(trail)
+    trail.eta = 0.0
+    trail.marks = M_IRREGULAR
+    trail.facts = facts
+    trail.distinct = len(facts)
+    return facts
+
+
+def cut(trail: Trail, lives: list[Life], keep: int, settled: float) -> int:
+    """Drop the oldest facts beyond `keep`, remembering what they counted; gives how many.
+
+    Stays: what is in flight, what an open dead letter rests on, how the latest life began and ended, and whatever
+    is newer than the axis time `settled`.
+    """
+    latest = lives[-1].order
+    firsts = {
+        placed.kind: placed.fact for placed in reversed(latest) if placed.kind in _ANCHORS or IS_FINAL[placed.kind]
+    }
+    anchors = {id(fact) for fact in firsts.values()}
+    facts = trail.facts or []
+    excess = len(facts) - keep
+    order = [placed.fact for life in lives for placed in life.order]
+    over = [fact for fact in order if id(fact) not in anchors and fact.at <= settled and is_settled(fact)][:excess]
+    gone = set(map(id, over))
+    trail.gone = counts_of(over, trail.gone)
+    trail.facts = [fact for fact in facts if id(fact) not in gone]
+    return len(over)

@@ -1,0 +1,80 @@
+"""How long a life waited, ran and took: pure functions over a tallied life, by senders' times only.
+
+Never negative, unknown (left out) rather than guessed.
+"""
+
+from __future__ import annotations
+
+from collector.trail.lifecycle import IS_FINAL, IS_TRY_END, RETRIED, SENT, STARTED
+from collector.trail.tally import Group, Life, Placed, is_same
+
+Duration = tuple[Placed, float, float]
+"""The fact that it is told by, seconds, and the axis time at which it was known."""
+
+
+def waits(life: Life) -> list[Duration]:
+    """One per attempt: from when it could have started (sent, or the eta) to its first start."""
+    found: list[Duration] = []
+    for (kind, attempt), group in life.groups.items():
+        if kind != STARTED:
+            continue
+        start = min(group.counted, key=lambda p: p.when)
+        ready = _ready(life, attempt)
+        if ready is not None and start.fact.time:
+            seconds = start.fact.time - ready[0]
+            if seconds >= 0.0:
+                found.append((start, seconds, max(start.fact.at, ready[1])))
+    return found
+
+
+def _ready(life: Life, attempt: int) -> tuple[float, float] | None:
+    """When an attempt could start, and the axis time of the fact that says so."""
+    sent = life.groups.get((SENT, attempt))
+    if sent:
+        first = min(sent.counted, key=lambda p: p.when).fact
+        time = max(first.time, first.eta) if first.time else first.eta
+        return (time, first.at) if time else None
+    retried = life.groups.get((RETRIED, attempt - 1))
+    if retried:
+        last = retried.counted[-1].fact
+        return (last.eta, last.at) if last.eta else None
+    return None
+
+
+def runs(life: Life) -> list[Duration]:
+    """One per attempt: the worker's own number, else from its start to its end on the same worker."""
+    found: dict[int, Duration] = {}
+    for (kind, attempt), group in life.groups.items():
+        if not IS_TRY_END[kind]:
+            continue
+        for end in group.counted:
+            run = _run(life, attempt, end, group)
+            if run is not None and (attempt not in found or end.when < found[attempt][0].when):
+                found[attempt] = (end, *run)
+    return list(found.values())
+
+
+def _run(life: Life, attempt: int, end: Placed, group: Group) -> tuple[float, float] | None:
+    fact = end.fact
+    own = (p.fact for p in (end, *group.facts) if p.fact.run >= 0.0 and is_same(p.fact.worker, fact.worker))
+    told = next(own, None)
+    if told is not None:
+        return told.run, told.at
+    started = life.groups.get((STARTED, attempt))
+    if started is None or not fact.time:
+        return None
+    starts = [s.fact for s in started.counted if s.fact.time and s.when <= end.when]
+    starts = [s for s in starts if is_same(s.worker, fact.worker)]
+    if not starts:
+        return None
+    start = max(starts, key=lambda s: s.time)
+    return fact.time - start.time, max(fact.at, start.at)
+
+
+def total(life: Life) -> Duration | None:
+    """From the first `sent` to the first final end."""
+    end = next((p for p in life.order if IS_FINAL[p.kind]), None)
+    sent = next((p for p in life.order if p.kind == SENT), None)
+    if end is None or sent is None or not end.fact.time or not sent.fact.time or end.fact.time < sent.fact.time:
+        return None
+    return end, end.fact.time - sent.fact.time, max(end.fact.at, sent.fact.at)

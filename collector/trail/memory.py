@@ -1,0 +1,108 @@
+"""Bounded memories in generations: to forget is to drop a dict, never to walk one.
+
+`Generations` keeps values for at least `seconds` unless there are too many; what leaves early is counted by the caller.
+Time is the axis time that the caller names.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+_PARTS = 4
+_DISMANTLE = 2_000
+
+
+class Generations(Generic[V]):
+    """key -> value, forgotten by age; a dropped generation is taken apart in small steps."""
+
+    def __init__(self, seconds: float, limit: int) -> None:
+        self._span = seconds / (_PARTS - 1)
+        self._share = max(1, limit // _PARTS)
+        self._limit = limit
+        self._young: dict[str, V] = {}
+        self._old: list[tuple[float, dict[str, V]]] = []
+        """Newest first, with the time at which each was closed."""
+        self._began: float | None = None
+        self._doomed: list[dict[str, V]] = []
+        self._seconds = seconds
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, key: str, value: V, at: float) -> int:
+        """Remember a value; gives how many others had to leave early for it."""
+        young = self._young
+        if key not in young:
+            self._size += 1
+            young[key] = value
+            if self._began is None:
+                self._began = at
+            elif len(young) > self._share or at >= self._began + self._span:
+                self._turn(at)
+            return self._shed() if self._size > self._limit else 0
+        young[key] = value
+        return 0
+
+    def get(self, key: str) -> V | None:
+        """The newest value of a key."""
+        value = self._young.get(key)
+        if value is None:
+            for _, part in self._old:
+                value = part.get(key)
+                if value is not None:
+                    return value
+        return value
+
+    def take(self, key: str) -> V | None:
+        """The value of a key, which is then no longer remembered."""
+        for part in (self._young, *(part for _, part in self._old)):
+            value = part.pop(key, None)
+            if value is not None:
+                self._size -= 1
+                return value
+        return None
+
+    def forget(self, at: float) -> None:
+        """Drop the generations whose time is over, and take apart a little of what was dropped."""
+        if self._began is not None and at >= self._began + self._span:
+            self._turn(at)
+        while self._old and self._old[-1][0] + self._seconds <= at:
+            self._drop()
+        left = _DISMANTLE
+        while self._doomed and left:
+            part = self._doomed[-1]
+            while part and left:
+                part.popitem()
+                left -= 1
+            if not part:
+                self._doomed.pop()
+
+    def items(self) -> list[tuple[str, V]]:
+        """Everything remembered, oldest generation first."""
+        return [item for part in (*(part for _, part in reversed(self._old)), self._young) for item in part.items()]
+
+    def shed(self) -> int:
+        """Drop the oldest generation before its time; gives how many leave."""
+        if not self._old:
+            self._turn(self._began or 0.0)
+        return self._drop() if self._old else 0
+
+    def _shed(self) -> int:
+        left = 0
+        while self._size > self._limit and (self._old or self._young):
+            left += self.shed()
+        return left
+
+    def _turn(self, at: float) -> None:
+        if self._young:
+            self._old.insert(0, (at, self._young))
+            self._young = {}
+        self._began = None
+
+    def _drop(self) -> int:
+        part = self._old.pop()[1]
+        self._size -= len(part)
+        self._doomed.append(part)
+        return len(part)

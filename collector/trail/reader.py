@@ -1,0 +1,124 @@
+"""Questions to the trails: one task, a trace, everything, and what an alert is about. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from collector.model.alert import Evidence, Offender
+from collector.model.secret import mask
+from collector.trail.evidence import Note, Notes
+from collector.trail.keep import Home, Keep
+from collector.trail.rows import Errors, Rows
+from collector.trail.timeline import Timeline, view
+from collector.trail.trace import TraceView
+from collector.trail.trail import DOWN, M_DOWN, M_IRREGULAR, M_UP, UP, Trail
+from collector.trail.transitions import MEASURES
+
+_OFFENDERS = 5
+_TRACE_TASKS = 1_000
+_OLDEST_LOOKED_AT = 20_000
+"""How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step, not on truth."""
+
+
+class Reader:
+    """Reads what the stitcher keeps."""
+
+    def __init__(self, keep: Keep, rows: Rows, errors: Errors, notes: Notes, grace: float) -> None:
+        self._keep = keep
+        self._rows = rows
+        self._errors = errors
+        self._notes = notes
+        self._grace = grace
+
+    def find(self, task_id: str) -> Timeline | None:
+        """The timeline of a task id, open or finished, or None."""
+        for home in self._keep.homes:
+            trail = self._keep.look(home, task_id)
+            if trail is not None:
+                return self._view(home, trail)
+        return None
+
+    def trace(self, trace_id: str) -> TraceView | None:
+        """Every trail of a trace, and every trail under one of those, or None where nothing is known of it."""
+        tasks: list[Timeline] = []
+        for home in self._keep.homes:
+            waiting = home.links.of_trace(trace_id)
+            known = set(waiting)
+            for task_id in waiting:  # grows while it is walked: children come after their parents
+                if len(tasks) >= _TRACE_TASKS:
+                    return TraceView(trace_id=trace_id, tasks=tasks, truncated=True)
+                trail = self._keep.look(home, task_id)
+                if trail is not None:
+                    tasks.append(self._view(home, trail))
+                fresh = [child for child in home.links.under(task_id) if child not in known]
+                known.update(fresh)
+                waiting += fresh
+        return TraceView(trace_id=trace_id, tasks=tasks) if tasks else None
+
+    def trails(self) -> Iterator[Timeline]:
+        """All timelines: of each home the finished trails first, then the open ones."""
+        for home in self._keep.homes:
+            for task_id, _ in home.finished.items():
+                trail = self._keep.look(home, task_id)
+                if trail is not None:
+                    yield self._view(home, trail)
+            for trail in home.open.values():
+                yield self._view(home, trail)
+
+    def evidence(self, rows: Sequence[int], facts: Sequence[str], since: float) -> Evidence:
+        """Offenders and top errors of these rows and facts after `since` (axis time)."""
+        notes = self._notes.recent(rows, facts, since) + self._notes.slowest(rows, facts, since)
+        if "flight_up" in facts and len(notes) < _OFFENDERS:
+            notes += self._oldest_in_flight(set(rows))
+        if not any(fact in MEASURES or fact == "flight_up" for fact in facts):
+            notes.sort(reverse=True)
+        top = self._notes.top_errors(rows, facts, since)
+        return Evidence(
+            offenders=tuple(self._offender(note) for note in notes[:_OFFENDERS]),
+            top_errors=tuple((self._errors.name(error), count) for error, count in top),
+        )
+
+    def _view(self, home: Home, trail: Trail) -> Timeline:
+        return view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
+
+    def _offender(self, note: Note) -> Offender:
+        at, index, task_id, error = note
+        home = self._keep.homes[index]
+        trail = self._keep.look(home, task_id)
+        if trail is None:
+            return Offender(task_id=task_id, error=self._errors.name(error), at=at)
+        seen = self._view(home, trail)
+        workers = [attempt.worker for attempt in seen.attempts if attempt.worker]
+        return Offender(
+            task_id=task_id,
+            task=seen.task,
+            queue=seen.queue,
+            state=seen.state,
+            error=self._errors.name(error) or seen.error,
+            error_message=mask(seen.error_message),
+            attempts=max((attempt.attempt for attempt in seen.attempts), default=0),
+            worker=workers[-1] if workers else "",
+            caller=seen.caller,
+            trace_id=seen.trace_id,
+            at=at,
+        )
+
+    def _oldest_in_flight(self, rows: set[int]) -> list[Note]:
+        found: list[Note] = []
+        for home in self._keep.homes:
+            for trail in islice(home.open.values(), _OLDEST_LOOKED_AT):
+                started_at = _in_flight_since(trail, rows)
+                if started_at is not None:
+                    found.append((started_at, home.index, trail.task_id, 0))
+        found.sort()
+        return found[:_OFFENDERS]
+
+
+def _in_flight_since(trail: Trail, rows: set[int]) -> float | None:
+    """Axis time of the oldest start that is in flight under one of these rows."""
+    if not trail.marks & M_IRREGULAR:
+        is_up = trail.marks & M_UP and not trail.marks & M_DOWN and trail.row in rows
+        return trail.started_at if is_up else None
+    starts = (fact.at for fact in trail.facts or () if fact.flags & (UP | DOWN) == UP and fact.row in rows)
+    return min(starts, default=None)

@@ -1,0 +1,113 @@
+"""Names as small ints: (task, queue, source) rows and error classes, both capped with an overflow that is counted on.
+
+A row is what series are keyed by; the hot loop never touches a label set.
+"""
+
+from __future__ import annotations
+
+OVERFLOW = "_other"
+"""The name under which everything beyond a cap is counted."""
+PARTIAL = -1
+"""In place of a row: the event names a task or a queue, but not both."""
+NAMELESS = -2
+"""In place of a row: the event names neither."""
+
+Pair = tuple[str | None, str | None]
+
+
+class Rows:
+    """Interns (task, queue, source); beyond `cap` rows, each source has one overflow row.
+
+    Remembers for each task the queue last seen with it, for events that name none.
+    """
+
+    def __init__(self, cap: int = 10_000) -> None:
+        self.cap = cap
+        self.queues: dict[str, str] = {}
+        """Task -> the queue last seen."""
+        self.overflowed = 0
+        """How often a name was asked for that had no room."""
+        self._names: list[tuple[str, str, str]] = []
+        self._rows: dict[tuple[str, str, str], int] = {}
+        self._pairs: dict[str, dict[Pair, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def row(self, task: str, queue: str, source: str) -> int:
+        """The row of these names, made where it is new; "" is a name too."""
+        key = (task, queue, source)
+        row = self._rows.get(key)
+        if row is None:
+            if len(self._names) >= self.cap and task != OVERFLOW:
+                self.overflowed += 1
+                return self.row(OVERFLOW, OVERFLOW, source)
+            row = self._rows[key] = len(self._names)
+            self._names.append(key)
+        return row
+
+    def names(self, row: int) -> tuple[str, str, str]:
+        """Task, queue and source of a row."""
+        return self._names[row]
+
+    def pairs(self, source: str) -> dict[Pair, int]:
+        """The look-up table of one source, for the hot loop: (task, queue) as events name them -> row or negative."""
+        return self._pairs.setdefault(source, {})
+
+    def lookup(self, task: str | None, queue: str | None, source: str) -> int:
+        """The row of an event's own names, or PARTIAL or NAMELESS; what it finds goes into `pairs`."""
+        code = self.row(task, queue, source) if task and queue else PARTIAL if task or queue else NAMELESS
+        pairs = self.pairs(source)
+        if len(pairs) < 4 * self.cap:
+            pairs[task, queue] = code
+        return code
+
+    def seen(self, task: str, queue: str) -> None:
+        """Remember the queue of a task."""
+        if task in self.queues or len(self.queues) < self.cap:
+            self.queues[task] = queue
+
+
+class Errors:
+    """Interns error class names; 0 is "", and beyond `cap` all are one."""
+
+    def __init__(self, cap: int = 1_000) -> None:
+        self.cap = cap
+        self._ids: dict[str, int] = {"": 0, OVERFLOW: 1}
+        self._names: list[str] = ["", OVERFLOW]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def intern(self, name: str | None) -> int:
+        """The id of an error class; None is ""."""
+        if not name:
+            return 0
+        found = self._ids.get(name)
+        if found is None:
+            if len(self._names) >= self.cap:
+                return 1
+            found = self._ids[name] = len(self._names)
+            self._names.append(name)
+        return found
+
+    def name(self, error: int) -> str:
+        """The error class of an id."""
+        return self._names[error]
+
+
+class Texts:
+    """One object per distinct worker or caller name, so that a hundred thousand trails do not hold as many copies."""
+
+    def __init__(self, cap: int = 20_000) -> None:
+        self._cap = cap
+        self._texts: dict[str, str] = {}
+
+    def intern(self, text: str) -> str:
+        """The same text, as the shared object where there is room for one."""
+        found = self._texts.get(text)
+        if found is None:
+            if len(self._texts) < self._cap:
+                self._texts[text] = text
+            return text
+        return found

@@ -1,0 +1,300 @@
+"""From what a trail's facts amount to (tally) to transitions: emits what was not counted yet, and nothing twice.
+
+What was counted is remembered on the facts themselves, so counters never go down. What rests on a missing fact waits
+until the decided time reaches the fact's axis time plus grace, and is counted there.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from collector.trail import tally
+from collector.trail.durations import Duration, runs, total, waits
+from collector.trail.evidence import NOTABLE, Notes
+from collector.trail.lifecycle import (
+    DEAD_LETTERED,
+    IS_FAILURE,
+    IS_FINAL,
+    IS_TRY_END,
+    KIND_COUNT,
+    SENT,
+    STARTED,
+    SUCCEEDED,
+)
+from collector.trail.memory import Generations
+from collector.trail.rows import Rows
+from collector.trail.tally import Group, Life, Placed
+from collector.trail.trail import (
+    COUNTED,
+    DEAD_DOWN,
+    DEAD_UP,
+    DOWN,
+    DUPLICATE,
+    RAN,
+    REDELIVERED,
+    TOTALLED,
+    UP,
+    WAITED,
+    Fact,
+    Trail,
+)
+from collector.trail.transitions import (
+    DEAD_DOWN as FACT_DEAD_DOWN,
+)
+from collector.trail.transitions import (
+    DEAD_UP as FACT_DEAD_UP,
+)
+from collector.trail.transitions import (
+    DUPLICATE_SUCCESS,
+    FLIGHT_DOWN,
+    FLIGHT_UP,
+    RUN,
+    STRIDE,
+    TOTAL,
+    WAIT,
+    Transitions,
+)
+from collector.trail.transitions import (
+    REDELIVERED as FACT_REDELIVERED,
+)
+
+
+class Settler:
+    """Settles irregular trails. Shares names, notes and the memory of dead letters and keys with the stitcher."""
+
+    def __init__(self, rows: Rows, notes: Notes, keys: Generations[str], dead_limit: int, grace: float) -> None:
+        self._rows = rows
+        self._notes = notes
+        self._keys = keys
+        self._dead_limit = dead_limit
+        self._grace = grace
+        self.sources: list[str] = []
+        """Names of the sources by index."""
+        self.dead: dict[tuple[int, str], int] = {}
+        """Open dead letters: (home, task id) -> row. Outlives the trail."""
+        self.dead_overflow = 0
+        self.keys_early = 0
+
+    def settle(self, trail: Trail, decided: float, out: Transitions) -> list[Life]:
+        """Bring the counts of an irregular trail up to date with its facts, as of the decided axis time.
+
+        Sets `due`, `distinct` and `end_at` of the trail; gives its lives.
+        """
+        lives = tally.lives_of(trail.facts or (), self._grace)
+        self._name(trail)
+        if trail.dead_row >= 0:
+            self._close_forgotten(trail, out)
+        due, is_flying = inf, False
+        for life in lives:
+            due = min(due, self._groups(trail, life, decided, out))
+            due = min(due, self._redeliveries(trail, life, decided, out))
+            is_flying |= self._flights(life, out)
+            self._dead_letter(trail, life, out)
+            self._durations(trail, life, out)
+        trail.due = 0.0 if due == inf else due
+        trail.distinct = sum(group.distinct for life in lives for group in life.groups.values())
+        is_over = bool(lives) and lives[-1].final_when is not None and not is_flying and due == inf
+        trail.end_at = max(fact.at for fact in trail.facts or ()) if is_over else 0.0
+        return lives
+
+    def land(self, trail: Trail, at: float, out: Transitions) -> None:
+        """Take down whatever of a leaving trail is still in flight."""
+        for fact in trail.facts or ():
+            if fact.flags & UP and not fact.flags & DOWN:
+                fact.flags |= DOWN
+                out.count(fact.row, FLIGHT_DOWN, max(at, fact.at))
+
+    def emit(self, trail: Trail, fact: int, row: int, at: float, error: int, out: Transitions) -> None:
+        """Count one fact, with its error class where it is a failure, and note it where evidence may need it."""
+        code = row * STRIDE + fact
+        if fact < KIND_COUNT and IS_FAILURE[fact]:
+            out.errors.append((code, error, at))
+        else:
+            out.codes.append(code)
+            out.ats.append(at)
+        if fact in NOTABLE:
+            self._notes.note(code, at, trail.home, trail.task_id, error)
+
+    def is_first_success(self, trail: Trail, at: float) -> bool:
+        """Whether this is the first success for the trail's idempotency key; from now on it has one."""
+        if not trail.key:
+            return True
+        if self._keys.get(trail.key) is not None:
+            return False
+        self.keys_early += self._keys.put(trail.key, trail.task_id, at)
+        return True
+
+    def _name(self, trail: Trail) -> None:
+        """Give a trail the names that its facts have between them, once both are known."""
+        if trail.row < 0:
+            facts = trail.facts or ()
+            task = next((fact.task for fact in facts if fact.task), "")
+            queue = next((fact.queue for fact in facts if fact.queue), "")
+            if task and queue:
+                trail.row = self._rows.row(task, queue, self.sources[trail.source])
+
+    def _row(self, trail: Trail, fact: Fact, decided: float) -> tuple[int, bool]:
+        """The row that a fact counts under, or -1 while a name may still come; and whether that was waited for."""
+        if fact.row >= 0:
+            return fact.row, False
+        task, queue = fact.task, fact.queue
+        if trail.row >= 0:
+            names = self._rows.names(trail.row)
+            task, queue = task or names[0], queue or names[1]
+        else:
+            for other in trail.facts or ():
+                task, queue = task or other.task, queue or other.queue
+        usual = self._rows.queues.get(task, "") if task and not queue else ""
+        is_missing = not task or bool(usual)
+        if is_missing and decided < fact.at + self._grace:
+            return -1, True
+        fact.row = self._rows.row(task, queue or usual, self.sources[fact.source])
+        return fact.row, is_missing
+
+    def _groups(self, trail: Trail, life: Life, decided: float, out: Transitions) -> float:
+        """Count what is to count by its own kind; gives when the next of them is due."""
+        due = inf
+        grace = self._grace
+        for (kind, _), group in life.groups.items():
+            if len(group.facts) > len(group.counted):
+                _migrate(group)
+            if kind == SUCCEEDED:
+                continue
+            for placed in group.counted:
+                fact = placed.fact
+                if fact.flags & COUNTED:
+                    continue
+                row, is_late = self._row(trail, fact, decided)
+                is_late |= placed in group.excess
+                if row < 0 or (is_late and decided < fact.at + grace):
+                    due = min(due, fact.at + grace)
+                    continue
+                fact.flags |= COUNTED
+                self.emit(trail, kind, row, fact.at + grace if is_late else fact.at, fact.error, out)
+        return min(due, self._successes(trail, life, decided, out))
+
+    def _successes(self, trail: Trail, life: Life, decided: float, out: Transitions) -> float:
+        """The first success of a life is one, every further one a duplicate, once no `sent` can lie between them."""
+        successes = life.of(SUCCEEDED)
+        if not successes:
+            return inf
+        has_first = any(p.fact.flags & (COUNTED | DUPLICATE) == COUNTED for p in life.order if p.kind == SUCCEEDED)
+        due = inf
+        for placed in successes:
+            fact = placed.fact
+            if fact.flags & COUNTED:
+                continue
+            row, is_late = self._row(trail, fact, decided)
+            is_late |= has_first
+            if row < 0 or (is_late and decided < fact.at + self._grace):
+                due = min(due, fact.at + self._grace)
+                continue
+            is_first = not has_first and self.is_first_success(trail, fact.at)
+            at = fact.at + self._grace if is_late else fact.at
+            fact.flags |= COUNTED if is_first else COUNTED | DUPLICATE
+            has_first = True
+            self.emit(trail, SUCCEEDED if is_first else DUPLICATE_SUCCESS, row, at, 0, out)
+        return due
+
+    def _redeliveries(self, trail: Trail, life: Life, decided: float, out: Transitions) -> float:
+        due = inf
+        for placed in tally.redelivered(life):
+            fact = placed.fact
+            if fact.flags & REDELIVERED:
+                continue
+            if decided < fact.at + self._grace or not fact.flags & COUNTED:
+                due = min(due, fact.at + self._grace)
+                continue
+            fact.flags |= REDELIVERED
+            self.emit(trail, FACT_REDELIVERED, fact.row, fact.at + self._grace, 0, out)
+        return due
+
+    def _flights(self, life: Life, out: Transitions) -> bool:
+        """Bring starts up and ends down; gives whether anything is still in flight."""
+        is_flying = False
+        for start, end_at in tally.executions(life):
+            fact = start.fact
+            if fact.flags & DOWN or not fact.flags & COUNTED:
+                continue
+            if end_at is not None and end_at <= fact.at and not fact.flags & UP:
+                fact.flags |= UP | DOWN
+                continue
+            if not fact.flags & UP:
+                fact.flags |= UP
+                out.count(fact.row, FLIGHT_UP, fact.at)
+            if end_at is None:
+                is_flying = True
+            else:
+                fact.flags |= DOWN
+                out.count(fact.row, FLIGHT_DOWN, max(end_at, fact.at))
+        return is_flying
+
+    def _dead_letter(self, trail: Trail, life: Life, out: Transitions) -> None:
+        """Open the dead letter of a life, and close it at a later success or when a newer life begins."""
+        found = tally.dead_letter(life)
+        if found is None:
+            return
+        first, closed_at = found
+        dead = (p.fact for p in life.order if p.kind == DEAD_LETTERED and p.fact.flags & DEAD_UP)
+        fact = next(dead, first.fact)
+        if not fact.flags & COUNTED:
+            return
+        key = (trail.home, trail.task_id)
+        if not fact.flags & DEAD_UP:
+            fact.flags |= DEAD_UP
+            out.count(fact.row, FACT_DEAD_UP, fact.at)
+            self.dead[key] = fact.row
+            if len(self.dead) > self._dead_limit:
+                del self.dead[next(iter(self.dead))]
+                self.dead_overflow += 1
+        if closed_at is not None and not fact.flags & DEAD_DOWN:
+            fact.flags |= DEAD_DOWN
+            out.count(fact.row, FACT_DEAD_DOWN, max(closed_at, fact.at))
+            self.dead.pop(key, None)
+
+    def _close_forgotten(self, trail: Trail, out: Transitions) -> None:
+        """A new life or a success of an id whose dead letter outlived its trail."""
+        closing = next((fact for fact in trail.facts or () if fact.kind in (SENT, SUCCEEDED)), None)
+        if closing is not None:
+            out.count(trail.dead_row, FACT_DEAD_DOWN, closing.at)
+            trail.dead_row = -1
+            self.dead.pop((trail.home, trail.task_id), None)
+
+    def _durations(self, trail: Trail, life: Life, out: Transitions) -> None:
+        """Observe each duration once; what was observed is flagged on any fact of the same kind and attempt."""
+        for duration in waits(life):
+            self._observe(trail, life, duration, WAIT, WAITED, out)
+        for duration in runs(life):
+            self._observe(trail, life, duration, RUN, RAN, out)
+        whole = total(life)
+        if whole is not None:
+            self._observe(trail, life, whole, TOTAL, TOTALLED, out)
+
+    @staticmethod
+    def _observe(trail: Trail, life: Life, duration: Duration, measure: int, flag: int, out: Transitions) -> None:
+        placed, seconds, at = duration
+        if placed.fact.row < 0 or any(p.fact.flags & flag and _tells(p, placed, measure) for p in life.order):
+            return
+        placed.fact.flags |= flag
+        out.measure(placed.fact.row, measure, seconds, at, trail.task_id)
+
+
+def _tells(other: Placed, placed: Placed, measure: int) -> bool:
+    """Whether a flag on one fact speaks for the duration that another tells: of one life, or of one attempt."""
+    if measure == TOTAL:
+        return IS_FINAL[other.kind]
+    is_kind = other.kind == STARTED if measure == WAIT else IS_TRY_END[other.kind]
+    return is_kind and other.attempt == placed.attempt
+
+
+def _migrate(group: Group) -> None:
+    """Move what a fact was counted for to the facts that count now, so that the same thing is not counted again."""
+    counting = {id(placed) for placed in group.counted}
+    spare = [placed.fact for placed in group.counted if not placed.fact.flags & COUNTED]
+    for placed in group.facts:
+        fact = placed.fact
+        if spare and fact.flags & COUNTED and id(placed) not in counting:
+            heir = spare.pop(0)
+            heir.flags |= fact.flags
+            heir.row = fact.row
+            fact.flags = 0

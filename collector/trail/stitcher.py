@@ -1,0 +1,447 @@
+"""The hot loop: a batch of events becomes transitions, whatever order the events come in.
+
+`stitch` is one flat function over the regular path: a trail whose events fit its slots (each kind at most once per
+attempt, one channel, one worker, nothing later than the end). Its conditions are exactly those under which `tally`
+would give the same; everything else goes through `tally` (settle.py), and stays there for this trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from collector.model.alert import Evidence
+from collector.model.event import KIND_CODE, Event, Time, unix_seconds
+from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.trail.evidence import Notes
+from collector.trail.keep import Bounds, Home, Keep
+from collector.trail.lifecycle import IS_FAILURE, KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.memory import Generations
+from collector.trail.reader import Reader
+from collector.trail.rows import NAMELESS, Errors, Rows, Texts
+from collector.trail.settle import Settler
+from collector.trail.timeline import Timeline
+from collector.trail.trace import TraceView
+from collector.trail.trail import (
+    EXPLICIT_SHIFT,
+    FLAT_KINDS,
+    M_DOWN,
+    M_DUPLICATE,
+    M_END,
+    M_FINAL,
+    M_IRREGULAR,
+    M_RAN,
+    M_RECEIVED,
+    M_SENT,
+    M_STARTED,
+    M_TOTALLED,
+    M_UP,
+    M_WAITED,
+    NAMED_SHIFT,
+    Fact,
+    Trail,
+)
+from collector.trail.transitions import DUPLICATE_SUCCESS, FLIGHT_DOWN, FLIGHT_UP, RUN, STRIDE, TOTAL, WAIT, Transitions
+
+# Compiled for the hot loop. Per kind: the marks with which an event of it does not fit the slots (the kinds beyond have
+# none), and the bits it sets.
+_ENDING = M_IRREGULAR | M_END
+MISFIT = (M_IRREGULAR | M_SENT, M_IRREGULAR | M_RECEIVED, M_IRREGULAR | M_STARTED, _ENDING, _ENDING, _ENDING)
+SEEN = tuple(1 << kind for kind in range(FLAT_KINDS))
+NAMED = tuple(1 << kind << NAMED_SHIFT for kind in range(FLAT_KINDS))
+EXPLICIT = tuple(1 << kind << EXPLICIT_SHIFT for kind in range(FLAT_KINDS))
+
+_OTHERS = M_RECEIVED | M_STARTED | M_END
+
+NEW = 0
+"""The marks of a new trail; a test sets M_IRREGULAR to send everything through `tally`."""
+_LIVES = 3
+"""Earlier lives than the last three are let go after the horizon."""
+_REGULAR, _ACCEPTED, _DUPLICATE = range(3)
+
+
+class Stitcher:
+    """All trails of all sources. One asyncio loop owns it; time comes in as `at` on each source's axis."""
+
+    def __init__(self, rows: Rows, errors: Errors, bounds: Bounds, grace: float = 5.0) -> None:
+        self.grace = grace
+        self._rows = rows
+        self._errors = errors
+        self._texts = Texts()
+        self._notes = Notes()
+        keys: Generations[str] = Generations(bounds.finished_seconds, bounds.keys)
+        self._settler = Settler(rows, self._notes, keys, bounds.dead_letters, grace)
+        self._keep = Keep(bounds, self._settler)
+        self._decided = 0.0
+        """The axis time up to which what rests on missing facts is decided."""
+        self._keys = keys
+        self._reader = Reader(self._keep, rows, errors, self._notes, grace)
+        self._channels: dict[str, int] = {}
+
+    def stitch(  # noqa: C901, PLR0912, PLR0915 - one flat loop: a call per step costs more than the step
+        self, source: str, application: str, events: Sequence[Event], ats: Sequence[float], out: Transitions
+    ) -> tuple[int, int, int]:
+        """Take a batch of one source, with the axis time of each event; gives how many were accepted, duplicate, ignored.
+
+        `application` joins the ids of several sources; "" keeps them apart. Appends to `out`.
+        """
+        home = self._keep.home(f"={application}" if application else source)
+        channel = self._channel(source)
+        trails = home.open
+        find_trail = trails.get
+        pairs = self._rows.pairs(source)
+        find_row = pairs.get
+        kinds, misfit, seen, named, explicit = KIND_CODE, MISFIT, SEEN, NAMED, EXPLICIT
+        count, count_at = out.codes.append, out.ats.append
+        measure, measure_seconds = out.measures.append, out.seconds.append
+        measure_at, witness = out.measured_ats.append, out.witnesses.append
+        first_measure = len(out.seconds)
+        duplicates = ignored = 0
+        at = 0.0
+        for event, at in zip(events, ats, strict=True):
+            kind = kinds[event.kind]
+            if kind >= KIND_COUNT:
+                ignored += 1
+                continue
+            task_id = event.task_id
+            row = find_row((event.task, event.queue))
+            if row is None:
+                row = self._rows.lookup(event.task, event.queue, source)
+            trail = find_trail(task_id)
+            if trail is None:
+                trail = self._enter(home, channel, source, event, row, at)
+            elif event.trace_id is not None and not trail.trace_id:
+                self._link(home, trail, event, at)
+            if row < 0 and (row == NAMELESS or self._fits(trail, event)):
+                row = trail.row
+            stamp = event.time
+            time = stamp if isinstance(stamp, float) else _seconds(stamp)
+            marks = trail.marks
+            attempt = event.attempt
+            worker = event.worker
+            when = time or at
+            if (
+                kind >= FLAT_KINDS
+                or marks & misfit[kind]
+                or row != trail.row
+                or channel != trail.source
+                or (attempt != trail.attempt and (attempt is not None or trail.attempt != 1))
+                or (worker and worker != trail.worker and trail.worker)
+                or (kind == STARTED and marks & M_END and when > (trail.end_time or trail.end_at))
+                or (kind > STARTED and marks & M_STARTED and when < (trail.started_time or trail.started_at))
+                or (kind == SENT and marks & M_FINAL and when > (trail.end_time or trail.end_at))
+            ):
+                verdict = self._misfit(trail, event, kind, row, channel, time, at, out)
+                if verdict:
+                    duplicates += verdict == _DUPLICATE
+                    continue
+                marks = trail.marks
+
+            marks |= seen[kind]
+            if worker:
+                marks |= named[kind]
+                if not trail.worker:
+                    trail.worker = self._texts.intern(worker)
+            if attempt is not None:
+                marks |= explicit[kind]
+            code = row * STRIDE + kind
+
+            if kind == STARTED:
+                trail.started_time = time
+                trail.started_at = at
+                count(code)
+                count_at(at)
+                ready = trail.sent_time
+                ready = max(ready, trail.eta)
+                if ready and time >= ready:
+                    marks |= M_WAITED
+                    measure(row * 3 + WAIT)
+                    measure_seconds(time - ready)
+                    measure_at(max(trail.sent_at, at))
+                    witness(task_id)
+                if not marks & M_END:
+                    marks |= M_UP
+                    count(row * STRIDE + FLIGHT_UP)
+                    count_at(at)
+                else:
+                    marks |= M_UP | M_DOWN
+                    if trail.end_at > at:
+                        count(row * STRIDE + FLIGHT_UP)
+                        count_at(at)
+                        count(row * STRIDE + FLIGHT_DOWN)
+                        count_at(trail.end_at)
+                    if not marks & M_RAN and time and trail.end_time:
+                        marks |= M_RAN
+                        measure(row * 3 + RUN)
+                        measure_seconds(trail.end_time - time)
+                        measure_at(max(trail.end_at, at))
+                        witness(task_id)
+            elif kind > STARTED:
+                trail.end_time = time
+                trail.end_at = at
+                if kind == SUCCEEDED:
+                    if (trail.key or event.idempotency_key) and not self._is_first_success(trail, event, at):
+                        marks |= M_DUPLICATE
+                        self._settler.emit(trail, DUPLICATE_SUCCESS, row, at, 0, out)
+                    else:
+                        count(code)
+                        count_at(at)
+                else:
+                    self._fail(trail, event, kind, row, at, out)
+                run = event.run_seconds
+                if run is not None:
+                    trail.run = run
+                elif marks & M_STARTED and time and trail.started_time:
+                    run = time - trail.started_time
+                if run is not None:
+                    marks |= M_RAN
+                    measure(row * 3 + RUN)
+                    measure_seconds(run)
+                    measure_at(at if trail.run >= 0.0 or at > trail.started_at else trail.started_at)
+                    witness(task_id)
+                if marks & M_UP and not marks & M_DOWN:
+                    marks |= M_DOWN
+                    count(row * STRIDE + FLIGHT_DOWN)
+                    count_at(max(trail.started_at, at))
+                if kind != RETRIED:
+                    sent_time, sent_at = (trail.sent_time, trail.sent_at) if not trail.facts else _origin(trail)
+                    if sent_time and time >= sent_time:
+                        marks |= M_TOTALLED
+                        measure(row * 3 + TOTAL)
+                        measure_seconds(time - sent_time)
+                        measure_at(max(sent_at, at))
+                        witness(task_id)
+            elif kind == RECEIVED:
+                trail.received_time = time
+                trail.received_at = at
+                count(code)
+                count_at(at)
+            else:
+                trail.sent_time = time
+                trail.sent_at = at
+                count(code)
+                count_at(at)
+                if event.eta is not None or trail.eta:
+                    trail.eta = _seconds(event.eta)
+                if marks & _OTHERS:
+                    marks = self._sent_late(home, trail, event, marks, out)
+            trail.marks = marks
+        if first_measure < len(out.seconds):
+            self._notes.watch(out, first_measure, home.index, at)
+        self._keep.bound(at, out)
+        return len(events) - duplicates - ignored, duplicates, ignored
+
+    def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
+        """Decide and let go what is due by the axis time `at`, at most `most` trails; True: more is due, call again."""
+        self._decided = max(self._decided, at)
+        left = most
+        keep = self._keep
+        while left and (trail := keep.decisions.take(at)) is not None:
+            left -= 1
+            self._settle(trail, out)
+        for trail in keep.wheel.take(at, left):
+            keep.revisit(trail, at, out)
+        keep.forget(at)
+        self._keys.forget(at)
+        due = self.next_due()
+        return due is not None and due <= at
+
+    def next_due(self) -> float | None:
+        """The axis time at which `expire` next has something to do, or None."""
+        dues = [due for due in (self._keep.decisions.next_due(), self._keep.wheel.next_due()) if due is not None]
+        return min(dues, default=None)
+
+    def next_decision(self) -> float | None:
+        """The axis time at which `expire` next may count something, or None."""
+        return self._keep.decisions.next_due()
+
+    def find(self, task_id: str) -> Timeline | None:
+        """The timeline of a task id, open or finished, of whichever application."""
+        return self._reader.find(task_id)
+
+    def trace(self, trace_id: str) -> TraceView | None:
+        """All trails of a trace id, with what they are parents of."""
+        return self._reader.trace(trace_id)
+
+    def trails(self) -> Iterator[Timeline]:
+        """The timelines of everything that is remembered: finished ones first, then open ones."""
+        return self._reader.trails()
+
+    def evidence(self, rows: Iterable[int], facts: Iterable[str], since: float) -> Evidence:
+        """Up to five tasks, newest first, that had these facts on these rows after `since`, and the top error classes.
+
+        Of `facts`, `wait run total` ask for the slowest, `flight_up` for the oldest in flight.
+        """
+        return self._reader.evidence(list(rows), list(facts), since)
+
+    @property
+    def evictions(self) -> dict[str, int]:
+        """How many left before their time, by reason of REASONS."""
+        evictions = self._keep.evictions
+        evictions["dead_letters"] = self._settler.dead_overflow
+        evictions["keys_early"] = self._settler.keys_early
+        return evictions
+
+    def __len__(self) -> int:
+        return self._keep.count()
+
+    def _channel(self, source: str) -> int:
+        channel = self._channels.get(source)
+        if channel is None:
+            channel = self._channels[source] = len(self._channels)
+            self._settler.sources.append(source)
+        return channel
+
+    def _enter(self, home: Home, channel: int, source: str, event: Event, row: int, at: float) -> Trail:
+        """The trail of an id that is not open: thawed where it is remembered, else new."""
+        keep = self._keep
+        if len(home.finished):
+            thawed = keep.thaw(home, event.task_id, at)
+            if thawed is not None:
+                return thawed
+        marks = NEW
+        if row >= 0:
+            self._rows.seen(event.task or "", event.queue or "")
+        elif event.task and event.task not in self._rows.queues:
+            row = self._rows.row(event.task, "", source)
+        else:
+            row, marks = -1, M_IRREGULAR
+        trail = Trail(event.task_id, home.index, channel, row, at, event.attempt or 1, marks)
+        fill(trail, event, self._texts)
+        dead = self._settler.dead
+        if dead and (home.index, event.task_id) in dead:
+            trail.dead_row = dead[home.index, event.task_id]
+            trail.marks = M_IRREGULAR
+        keep.admit(home, trail, at)
+        return trail
+
+    def _link(self, home: Home, trail: Trail, event: Event, at: float) -> None:
+        """An event names a trace that its trail did not know."""
+        fill(trail, event, self._texts)
+        home.links.add(trail, at)
+
+    def _fits(self, trail: Trail, event: Event) -> bool:
+        """Whether what an event names of task and queue is what its trail is named."""
+        if trail.row < 0:
+            return False
+        task, queue, _ = self._rows.names(trail.row)
+        return (not event.task or event.task == task) and (not event.queue or event.queue == queue)
+
+    def _is_first_success(self, trail: Trail, event: Event, at: float) -> bool:
+        fill(trail, event, self._texts)
+        return self._settler.is_first_success(trail, at)
+
+    def _fail(self, trail: Trail, event: Event, kind: int, row: int, at: float, out: Transitions) -> None:
+        """Count a failed or retried try in its slot."""
+        trail.error = self._errors.intern(event.error)
+        if event.error_message:
+            tell(trail, event.error_message)
+        if kind == RETRIED:
+            trail.next_eta = _seconds(event.eta)
+        self._settler.emit(trail, kind, row, at, trail.error, out)
+
+    def _sent_late(self, home: Home, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
+        """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
+        fill(trail, event, self._texts)
+        if trail.trace_id or trail.parent_id or trail.root_id:
+            home.links.add(trail, trail.sent_at)
+        ready = max(trail.sent_time, trail.eta)
+        if marks & M_STARTED and not marks & M_WAITED and 0.0 < ready <= trail.started_time:
+            marks |= M_WAITED
+            at = max(trail.sent_at, trail.started_at)
+            out.measure(trail.row, WAIT, trail.started_time - ready, at, trail.task_id)
+        if marks & M_FINAL and not marks & M_TOTALLED:
+            sent_time, sent_at = _origin(trail)
+            if 0.0 < sent_time <= trail.end_time:
+                marks |= M_TOTALLED
+                at = max(sent_at, trail.end_at)
+                out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
+        return marks
+
+    def _misfit(
+        self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float, out: Transitions
+    ) -> int:
+        """An event that does not fit the slots: a repeat, the next attempt (the slots are made ready), or for `tally`."""
+        if trail.marks & M_IRREGULAR:
+            if repeats(trail.facts, kind, event, time, channel):
+                return self._repeat(trail, event, kind)
+        elif channel == trail.source:
+            if is_repeat(trail, kind, event, time, at, self.grace):
+                return self._repeat(trail, event, kind)
+            if row == trail.row and roll(trail, kind, event, time, at):
+                return _REGULAR
+        self._keep.irregular_facts -= len(trail.facts or ())
+        facts = promote(trail)
+        facts.append(self._fact(trail, event, kind, row, channel, time, at))
+        self._keep.irregular_facts += len(facts)
+        before = trail.distinct
+        self._settle(trail, out)
+        return _ACCEPTED if trail.distinct > before else _DUPLICATE
+
+    def _repeat(self, trail: Trail, event: Event, kind: int) -> int:
+        """A fact that came again only fills in what was missing."""
+        fill(trail, event, self._texts)
+        if IS_FAILURE[kind]:
+            if event.error and not trail.error and not trail.marks & M_IRREGULAR:
+                trail.error = self._errors.intern(event.error)
+            if event.error_message and not trail.message:
+                tell(trail, event.error_message)
+        return _DUPLICATE
+
+    def _fact(self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float) -> Fact:
+        """An event as a fact of an irregular trail, which learns from it what it did not know."""
+        texts = self._texts
+        fill(trail, event, texts)
+        if event.error_message and IS_FAILURE[kind]:
+            tell(trail, event.error_message)
+        if row >= 0 and (trail.row < 0 or self._rows.names(trail.row)[1] == ""):
+            trail.row = row
+        return Fact(
+            kind,
+            event.attempt or 0,
+            time,
+            at,
+            texts.intern(event.worker) if event.worker else "",
+            channel,
+            row,
+            0,
+            self._errors.intern(event.error) if IS_FAILURE[kind] else 0,
+            -1.0 if event.run_seconds is None else event.run_seconds,
+            _seconds(event.eta),
+            texts.intern(event.task) if event.task else "",
+            texts.intern(event.queue) if event.queue else "",
+        )
+
+    def _settle(self, trail: Trail, out: Transitions) -> None:
+        """Bring an irregular trail's counts up to date, see to its next decision, and keep it small."""
+        keep = self._keep
+        due = trail.due
+        lives = self._settler.settle(trail, self._decided, out)
+        if trail.due and trail.due != due:
+            keep.decisions.arm(trail, trail.due)
+        held = len(trail.facts or ())
+        if held > keep.bounds.trail_facts:
+            settled = lives[-1].order[-1].fact.at - self.grace
+            if dropped := cut(trail, lives, 2 * keep.bounds.trail_facts // 3, settled):
+                keep.evictions["trail_facts"] += dropped
+        elif len(lives) > _LIVES:
+            settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
+            cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
+        keep.irregular_facts += len(trail.facts or ()) - held
+
+
+def _origin(trail: Trail) -> tuple[float, float]:
+    """When a trail of several attempts was first sent: sender's and axis time."""
+    for fact in trail.facts or ():
+        if fact.kind == SENT:
+            return fact.time, fact.at
+    return trail.sent_time, trail.sent_at
+
+
+def _seconds(value: Time) -> float:
+    """A sender's time as Unix seconds; 0.0 where it names none that makes sense (formats refuse those)."""
+    if value is None:
+        return 0.0
+    try:
+        return float(unix_seconds(value))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,281 @@
+"""What a set of facts of one task id amounts to: a pure function, whatever order they came in.
+
+Takes facts, gives lives with their counted facts, executions, dead letters and durations (product.md section 4,
+"What counts once"). Changes nothing and knows no clock: what must wait for `grace` is only marked so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from collector.trail.lifecycle import (
+    DEAD_LETTERED,
+    IS_FINAL,
+    IS_TRY_END,
+    RECEIVED,
+    RETRIED,
+    SENT,
+    STARTED,
+    STOPS_FLIGHT,
+    SUCCEEDED,
+    TIE,
+    state_of,
+)
+from collector.trail.trail import Fact
+
+
+class Placed:
+    """One fact in its place: when it was (by the sender, else on the axis) and which attempt it is about."""
+
+    __slots__ = ("attempt", "fact", "kind", "when")
+
+    def __init__(self, fact: Fact, when: float) -> None:
+        self.fact = fact
+        self.kind = fact.kind
+        self.when = when
+        self.attempt = fact.attempt
+
+
+class Group:
+    """The facts of one kind and attempt in one life, those of them that count, and those that count only later."""
+
+    __slots__ = ("counted", "distinct", "excess", "facts")
+
+    def __init__(self) -> None:
+        self.facts: list[Placed] = []
+        self.counted: list[Placed] = []
+        self.distinct = 0
+        self.excess: list[Placed] = []
+        """Those of `counted` beyond the first, whose right to count rests on facts that may be missing."""
+
+
+class Life:
+    """From one `sent` to the final end, and all that came after it until the next `sent`."""
+
+    __slots__ = ("closed_at", "final_when", "groups", "order", "starts")
+
+    def __init__(self) -> None:
+        self.order: list[Placed] = []
+        self.groups: dict[tuple[int, int], Group] = {}
+        self.final_when: float | None = None
+        self.closed_at: float | None = None
+        """Axis time of the `sent` that opened the next life."""
+        self.starts: list[Placed] = []
+
+    @property
+    def state(self) -> str:
+        """The highest fact."""
+        return state_of((p.kind, p.attempt, p.kind == SENT and p.fact.eta > p.when) for p in self.order)
+
+    @property
+    def attempts(self) -> int:
+        """The highest attempt that any fact is about."""
+        return max((p.attempt for p in self.order), default=0)
+
+    def of(self, kind: int) -> list[Placed]:
+        """The facts of a kind that count, by sender's time."""
+        found = [p for (k, _), group in self.groups.items() if k == kind for p in group.counted]
+        if len(found) > 1:
+            found.sort(key=_when)
+        return found
+
+
+def _when(placed: Placed) -> float:
+    return placed.when
+
+
+def lives_of(facts: Sequence[Fact], grace: float) -> list[Life]:
+    """The lives of one task id, in order; an empty list for no facts."""
+    lives: list[Life] = []
+    life = Life()
+    order = _in_order(facts, grace)
+    for index, first in enumerate(order):
+        placed = first
+        if placed.kind == STARTED and not placed.attempt:
+            placed = _retry_first(order, index, life)
+        if not life.order:
+            lives.append(life)
+        elif placed.kind == SENT and life.final_when is not None and placed.when > life.final_when:
+            life.closed_at = placed.fact.at
+            life = Life()
+            lives.append(life)
+        _place(life, placed)
+    for each in lives:
+        _count(each)
+    return lives
+
+
+def _in_order(facts: Sequence[Fact], grace: float) -> list[Placed]:
+    """By sender's time. A fact without one that came shortly after the final end is taken for overtaken by it."""
+    order = [Placed(fact, fact.time or fact.at) for fact in facts]
+    if not all(fact.time for fact in facts):
+        ends = sorted(p.when for p in order if IS_FINAL[p.kind])
+        for placed in order:
+            if placed.kind <= STARTED and not placed.fact.time:
+                placed.when = next((end for end in ends if end < placed.when <= end + grace), placed.when)
+    order.sort(key=lambda p: (p.when, TIE[p.kind], p.attempt, p.fact.worker))
+    return order
+
+
+def _retry_first(order: list[Placed], index: int, life: Life) -> Placed:
+    """With one sender's time for both, a retry of what is running comes before the next start."""
+    placed = order[index]
+    if life.starts and not any(p.when >= life.starts[-1].when for p in life.order if IS_TRY_END[p.kind]):
+        for other in range(index + 1, len(order)):
+            if order[other].when != placed.when:
+                break
+            if order[other].kind == RETRIED:
+                order.insert(index, order.pop(other))
+                break
+    return order[index]
+
+
+def _place(life: Life, placed: Placed) -> None:
+    """Put the next fact into a life; an absent attempt follows from what came before."""
+    kind = placed.kind
+    if not placed.attempt:
+        if kind in (SENT, RECEIVED):
+            placed.attempt = 1
+        elif kind == STARTED:
+            retried = (group for (k, _), group in life.groups.items() if k == RETRIED)
+            placed.attempt = 1 + sum(max(map(len, _channels(group.facts))) for group in retried)
+        else:
+            worker = placed.fact.worker
+            placed.attempt = next((s.attempt for s in reversed(life.starts) if is_same(s.fact.worker, worker)), 1)
+    if kind == STARTED:
+        life.starts.append(placed)
+    if IS_FINAL[kind] and life.final_when is None:
+        life.final_when = placed.when
+    life.order.append(placed)
+    group = life.groups.get((kind, placed.attempt))
+    if group is None:
+        group = life.groups[kind, placed.attempt] = Group()
+    group.facts.append(placed)
+
+
+def is_same(worker: str, other: str) -> bool:
+    """Whether two workers do not differ where both are named."""
+    return worker == other or not worker or not other
+
+
+def _channels(facts: list[Placed]) -> list[list[Placed]]:
+    """The different facts of a group, once per channel that tells of it."""
+    if len(facts) == 1:
+        return [facts]
+    by_source: dict[int, list[Placed]] = {}
+    for placed in facts:
+        by_source.setdefault(placed.fact.source, []).append(placed)
+    return [distinct(each) for each in by_source.values()]
+
+
+def distinct(facts: list[Placed]) -> list[Placed]:
+    """The different facts of one kind, attempt and channel.
+
+    Two are the same unless they differ in worker or sender's time where both name it. Since that is not transitive:
+    every full pair counts; what names only one of the two and fits no full pair is paired off, the longer list counts.
+    """
+    if len(facts) == 1:
+        return facts
+    full = {(p.fact.worker, p.fact.time): p for p in facts if p.fact.worker and p.fact.time}
+    if len(full) == len(facts):
+        return facts
+    workers = {worker for worker, _ in full}
+    times = {time for _, time in full}
+    by_worker = {p.fact.worker: p for p in facts if not p.fact.time and p.fact.worker and p.fact.worker not in workers}
+    by_time = {p.fact.time: p for p in facts if p.fact.time and not p.fact.worker and p.fact.time not in times}
+    found = [*full.values(), *by_worker.values(), *list(by_time.values())[len(by_worker) :]]
+    return found or facts[:1]
+
+
+def _count(life: Life) -> None:
+    """Decide for each group which of its facts count: over channels the one that names most, ends by their starts."""
+    for (kind, attempt), group in life.groups.items():
+        channels = _channels(group.facts)
+        group.distinct = max(map(len, channels))
+        if IS_TRY_END[kind] and group.distinct > 1:
+            channels = [_capped(each, _starts(life, attempt)) for each in channels]
+        group.counted = channels[0] if len(channels) == 1 else max(channels, key=len)
+        if IS_TRY_END[kind] and len(group.counted) > 1 and not all(p.fact.attempt for p in life.order):
+            group.excess = group.counted[1:]
+
+
+def _starts(life: Life, attempt: int) -> list[Placed]:
+    group = life.groups.get((STARTED, attempt))
+    return max(_channels(group.facts), key=len) if group else []
+
+
+def _capped(ends: list[Placed], starts: list[Placed]) -> list[Placed]:
+    """At most as many ends as starts (on the same worker, where named), at least one; counted ones stay."""
+    on_worker = Counter(start.fact.worker for start in starts)
+    used: Counter[str] = Counter()
+    kept: list[Placed] = []
+    for end in sorted(ends, key=lambda p: (not p.fact.flags, not p.fact.worker, p.when)):
+        worker = end.fact.worker
+        if worker:
+            fits = used[worker] < max(1, on_worker[worker] + on_worker[""])
+        else:
+            fits = len(kept) < max(1, len(starts))
+        if fits:
+            used[worker] += 1
+            kept.append(end)
+    return sorted(kept, key=_when)
+
+
+def redelivered(life: Life) -> list[Placed]:
+    """Starts of an attempt that was already started, and starts after the final end. All rest on missing facts."""
+    found: list[Placed] = []
+    for (kind, _), group in life.groups.items():
+        if kind == STARTED:
+            starts = sorted(group.counted, key=_when)
+            late = (p for p in starts[:1] if life.final_when is not None and p.when > life.final_when)
+            found += [*late, *starts[1:]]
+    return found
+
+
+def executions(life: Life) -> list[tuple[Placed, float | None]]:
+    """Every counted start with the axis time at which it left flight; None: it is still running."""
+    counted = {id(p) for (kind, _), group in life.groups.items() if kind == STARTED for p in group.counted}
+    running: list[Placed] = []
+    ended: dict[int, float] = {}
+    for placed in life.order:
+        if id(placed) in counted:
+            running.append(placed)
+        elif running and STOPS_FLIGHT[placed.kind]:
+            over = running if IS_FINAL[placed.kind] else list(_matching(running, placed))[:1]
+            for start in over:
+                ended[id(start)] = placed.fact.at
+            running = [start for start in running if id(start) not in ended]
+    return [(p, ended.get(id(p), life.closed_at)) for p in life.order if id(p) in counted]
+
+
+def _matching(starts: Iterable[Placed], end: Placed) -> Iterable[Placed]:
+    """The starts that an end can be the end of."""
+    worker, attempt = end.fact.worker, end.attempt
+    return (s for s in starts if s.attempt == attempt and is_same(s.fact.worker, worker))
+
+
+def dead_letter(life: Life) -> tuple[Placed, float | None] | None:
+    """The fact that dead-lettered this life, and when a later success or a newer life closed it (axis time)."""
+    dead = next((p for p in life.order if p.kind == DEAD_LETTERED), None)
+    if dead is None:
+        return None
+    success = (p.fact.at for p in life.order if p.kind == SUCCEEDED and p.when > dead.when)
+    return dead, next(success, life.closed_at)
+
+
+def tries(life: Life) -> list[tuple[int, Placed | None, Placed | None]]:
+    """Attempt, start and end of every execution; either may be missing. By attempt, then by time."""
+    rows: list[tuple[int, Placed | None, Placed | None]] = []
+    ends = [p for (kind, _), group in life.groups.items() if IS_TRY_END[kind] for p in group.counted]
+    ends.sort(key=_when)
+    for start in life.of(STARTED):
+        worker = start.fact.worker
+        fits = (e for e in ends if e.attempt == start.attempt and e.when >= start.when)
+        end = next((e for e in fits if is_same(e.fact.worker, worker)), None)
+        if end is not None:
+            ends.remove(end)
+        rows.append((start.attempt, start, end))
+    rows += [(end.attempt, None, end) for end in ends]
+    rows.sort(key=lambda row: (row[0], (row[1] or row[2] or life.order[0]).when))
+    return rows

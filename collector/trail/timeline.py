@@ -1,0 +1,136 @@
+"""Views of a trail for people and JSON: product.md section 7's timeline. Reads, never changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from collector.model.event import TASK_KINDS
+from collector.trail.durations import runs
+from collector.trail.lifecycle import UNKNOWN
+from collector.trail.rows import Errors, Rows
+from collector.trail.tally import Life, Placed, lives_of, tries
+from collector.trail.trail import Trail, counts_of, facts_of
+from collector.trail.transitions import FACTS
+
+_COUNTED_FACTS = FACTS.index("flight_up")
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """One execution. Times are the sender's where it named them, else those of the axis; Unix seconds."""
+
+    attempt: int
+    worker: str
+    started: float | None
+    ended: float | None
+    outcome: str | None
+    error: str
+    run_seconds: float | None
+
+
+class Moment(msgspec.Struct, kw_only=True):
+    """One fact as it came."""
+
+    kind: str
+    time: float
+    at: float
+    attempt: int
+    worker: str
+    queue: str
+    error: str
+
+
+class Timeline(msgspec.Struct, kw_only=True):
+    """The history of one task id. `attempts` are those of its latest life, `events` all that are still held."""
+
+    task_id: str
+    task: str
+    queue: str
+    state: str
+    attempts: list[Attempt]
+    events: list[Moment]
+    trace_id: str
+    parent_id: str
+    children: list[str]
+    root_id: str = ""
+    caller: str = ""
+    error: str = ""
+    error_message: str = ""
+    lives: int = 1
+    truncated: bool = False
+    """Older facts were cut."""
+    counts: dict[str, int] = {}
+    """What was counted for it, by the names of FACTS; only what is not 0."""
+
+    def summary(self) -> dict[str, Any]:
+        """The line of `replay --trails`: names, state, and every count by its fact."""
+        counts = {kind: self.counts.get(kind, 0) for kind in TASK_KINDS}
+        return {"task": self.task, "queue": self.queue, "state": self.state, **counts, **self.counts}
+
+
+def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[str]) -> Timeline:
+    """The timeline of a trail."""
+    facts = facts_of(trail)
+    lives = lives_of(facts, grace)
+    latest = lives[-1] if lives else Life()
+    task, queue = _names(trail, rows)
+    failures = [p.fact.error for p in latest.order if p.fact.error]
+    counts = counts_of(facts, trail.gone)
+    return Timeline(
+        task_id=trail.task_id,
+        task=task,
+        queue=queue,
+        state=latest.state if lives else UNKNOWN,
+        attempts=_attempts(latest, errors),
+        events=[_moment(placed, rows, errors) for life in lives for placed in life.order],
+        trace_id=trail.trace_id,
+        parent_id=trail.parent_id,
+        children=children,
+        root_id=trail.root_id,
+        caller=trail.caller,
+        error=errors.name(failures[-1]) if failures else "",
+        error_message=trail.message,
+        lives=len(lives),
+        truncated=trail.gone is not None,
+        counts={fact: count for fact, count in zip(FACTS[:_COUNTED_FACTS], counts, strict=False) if count},
+    )
+
+
+def _names(trail: Trail, rows: Rows) -> tuple[str, str]:
+    if trail.row >= 0:
+        return rows.names(trail.row)[:2]
+    facts = trail.facts or ()
+    named = [rows.names(fact.row) for fact in facts if fact.row >= 0]
+    task = next((fact.task for fact in facts if fact.task), next((name[0] for name in named if name[0]), ""))
+    queue = next((fact.queue for fact in facts if fact.queue), next((name[1] for name in named if name[1]), ""))
+    return task, queue
+
+
+def _attempts(life: Life, errors: Errors) -> list[Attempt]:
+    ran = {id(placed): seconds for placed, seconds, _ in runs(life)}
+    return [
+        Attempt(
+            attempt=attempt,
+            worker=(start.fact.worker if start else "") or (end.fact.worker if end else ""),
+            started=start.when if start else None,
+            ended=end.when if end else None,
+            outcome=TASK_KINDS[end.kind] if end else None,
+            error=errors.name(end.fact.error) if end else "",
+            run_seconds=ran.get(id(end)) if end else None,
+        )
+        for attempt, start, end in tries(life)
+    ]
+
+
+def _moment(placed: Placed, rows: Rows, errors: Errors) -> Moment:
+    fact = placed.fact
+    return Moment(
+        kind=TASK_KINDS[fact.kind],
+        time=placed.when,
+        at=fact.at,
+        attempt=placed.attempt,
+        worker=fact.worker,
+        queue=rows.names(fact.row)[1] if fact.row >= 0 else fact.queue,
+        error=errors.name(fact.error),
+    )

@@ -1,0 +1,161 @@
+"""The trail of one task id, in two forms.
+
+*Flat*: the slots hold the current attempt, each kind at most once, one channel, one worker; earlier attempts of an
+orderly retry chain are facts. *Irregular* (the mark is set): all facts are in `facts` and `tally` decides.
+Absent numbers are 0.0 (`run`: -1.0), absent texts "". No decoded event is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from collector.trail.lifecycle import FAILED, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.transitions import DUPLICATE_SUCCESS, FACTS
+from collector.trail.transitions import REDELIVERED as FACT_REDELIVERED
+
+FLAT_KINDS = 6
+"""Kinds with a slot: sent received started succeeded failed retried, the first ones of KIND_CODE."""
+NAMED_SHIFT = FLAT_KINDS
+EXPLICIT_SHIFT = 2 * FLAT_KINDS
+
+# Marks of a flat trail: bits 0-5 the kinds seen, 6-11 those that named the worker, 12-17 those that named the attempt.
+M_SENT, M_RECEIVED, M_STARTED = 1, 2, 4
+M_SUCCEEDED, M_FAILED, M_RETRIED = 1 << SUCCEEDED, 1 << FAILED, 1 << RETRIED
+M_FINAL = M_SUCCEEDED | M_FAILED
+M_END = M_FINAL | M_RETRIED
+M_UP, M_DOWN, M_IRREGULAR, M_WAITED, M_RAN, M_TOTALLED, M_DUPLICATE = (1 << n for n in range(18, 25))
+
+# Flags of a fact: what it has already been counted for. They travel with the fact, so nothing counts twice.
+COUNTED, DUPLICATE, REDELIVERED, UP, DOWN, DEAD_UP, DEAD_DOWN, WAITED, RAN, TOTALLED = (1 << n for n in range(10))
+
+
+class Fact(msgspec.Struct, gc=False, array_like=True):
+    """One fact of an irregular trail or of an earlier attempt."""
+
+    kind: int
+    attempt: int
+    """0: the sender named none."""
+    time: float
+    """By the sender's clock; 0.0: it named none."""
+    at: float
+    worker: str
+    source: int
+    row: int
+    """What it counts under; negative until its names are known."""
+    flags: int = 0
+    error: int = 0
+    run: float = -1.0
+    eta: float = 0.0
+    task: str = ""
+    queue: str = ""
+
+
+class Trail(msgspec.Struct, gc=False, array_like=True):
+    """The stitched history of one task id."""
+
+    task_id: str
+    home: int
+    """Index of the application (or source) that its id belongs to."""
+    source: int
+    row: int
+    born: float
+    """Axis time of the first event that came."""
+    attempt: int = 1
+    marks: int = 0
+    worker: str = ""
+    caller: str = ""
+    trace_id: str = ""
+    parent_id: str = ""
+    root_id: str = ""
+    key: str = ""
+    message: str = ""
+    error: int = 0
+    eta: float = 0.0
+    next_eta: float = 0.0
+    """Of a retried fact: when the next attempt may start."""
+    run: float = -1.0
+    sent_time: float = 0.0
+    sent_at: float = 0.0
+    received_time: float = 0.0
+    received_at: float = 0.0
+    started_time: float = 0.0
+    started_at: float = 0.0
+    end_time: float = 0.0
+    end_at: float = 0.0
+    """Irregular: the newest axis time of a trail that needs nothing more, else 0.0."""
+    due: float = 0.0
+    """When a decision that rests on a missing fact is due; 0.0: none."""
+    distinct: int = 0
+    """Irregular: how many different facts it has."""
+    facts: list[Fact] | None = None
+    gone: list[int] | None = None
+    """Counts per fact of what was cut from `facts`."""
+    dead_row: int = -1
+    """A dead letter of an earlier, forgotten trail of this id is still open under this row."""
+
+
+_ENDS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))
+
+
+def slot_facts(trail: Trail) -> list[Fact]:
+    """The slots of a flat trail as facts; the trail is left as it is."""
+    marks = trail.marks
+    facts: list[Fact] = []
+
+    def add(kind: int, time: float, at: float, flags: int, error: int = 0, run: float = -1.0, eta: float = 0.0) -> None:
+        bit = 1 << kind
+        attempt = trail.attempt if marks & bit << EXPLICIT_SHIFT else 0
+        worker = trail.worker if marks & bit << NAMED_SHIFT else ""
+        facts.append(Fact(kind, attempt, time, at, worker, trail.source, trail.row, flags | COUNTED, error, run, eta))
+
+    if marks & M_SENT:
+        add(SENT, trail.sent_time, trail.sent_at, 0, eta=trail.eta)
+    if marks & M_RECEIVED:
+        add(RECEIVED, trail.received_time, trail.received_at, 0)
+    if marks & M_STARTED:
+        flags = (UP if marks & M_UP else 0) | (DOWN if marks & M_DOWN else 0) | (WAITED if marks & M_WAITED else 0)
+        add(STARTED, trail.started_time, trail.started_at, flags)
+    for mark, kind in _ENDS:
+        if marks & mark:
+            flags = (RAN if marks & M_RAN else 0) | (TOTALLED if marks & M_TOTALLED else 0)
+            flags |= DUPLICATE if marks & M_DUPLICATE else 0
+            add(kind, trail.end_time, trail.end_at, flags, trail.error, trail.run, trail.next_eta)
+    return facts
+
+
+def facts_of(trail: Trail) -> list[Fact]:
+    """All facts of a trail in the order they came (by attempts, where it is flat); the trail is left as it is."""
+    if trail.marks & M_IRREGULAR:
+        return trail.facts or []
+    return [*(trail.facts or ()), *slot_facts(trail)]
+
+
+def clear_slots(trail: Trail) -> None:
+    """Empty the slots of the current attempt, after they were taken as facts."""
+    trail.worker = ""
+    trail.error = 0
+    trail.run = -1.0
+    trail.sent_time = trail.sent_at = trail.received_time = trail.received_at = 0.0
+    trail.started_time = trail.started_at = trail.end_time = trail.end_at = 0.0
+    trail.eta = trail.next_eta
+    trail.next_eta = 0.0
+    trail.marks = 0
+
+
+def is_settled(fact: Fact) -> bool:
+    """Whether nothing that goes up and down is still up because of this fact."""
+    flags = fact.flags
+    return not (flags & UP and not flags & DOWN) and not (flags & DEAD_UP and not flags & DEAD_DOWN)
+
+
+def counts_of(facts: Iterable[Fact], before: list[int] | None = None) -> list[int]:
+    """How often each entry of FACTS was counted for these facts, added to what was counted `before`."""
+    counts = list(before) if before else [0] * len(FACTS)
+    for fact in facts:
+        if fact.flags & COUNTED:
+            counts[DUPLICATE_SUCCESS if fact.flags & DUPLICATE else fact.kind] += 1
+        if fact.flags & REDELIVERED:
+            counts[FACT_REDELIVERED] += 1
+    return counts

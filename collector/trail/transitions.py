@@ -1,0 +1,69 @@
+"""What a batch did to the trails, in columns: the only thing that series are fed by.
+
+No object per transition: parallel lists that the observer reads once per batch and then clears.
+"""
+
+from __future__ import annotations
+
+from collector.model.event import TASK_KINDS
+
+FACTS: tuple[str, ...] = (
+    *TASK_KINDS,
+    "redelivered",
+    "duplicate_success",
+    "in_time",
+    "lost",
+    "overdue",
+    "flight_up",
+    "flight_down",
+    "dead_up",
+    "dead_down",
+)
+"""Task kinds in the order of KIND_CODE, findings, then ups and downs of gauges (tasks_in_flight, dead_letters_open)."""
+FACT_CODE: dict[str, int] = {fact: code for code, fact in enumerate(FACTS)}
+STRIDE = 32
+"""`code = row * STRIDE + fact`."""
+
+REDELIVERED = FACT_CODE["redelivered"]
+DUPLICATE_SUCCESS = FACT_CODE["duplicate_success"]
+FLIGHT_UP, FLIGHT_DOWN = FACT_CODE["flight_up"], FACT_CODE["flight_down"]
+DEAD_UP, DEAD_DOWN = FACT_CODE["dead_up"], FACT_CODE["dead_down"]
+
+MEASURES: tuple[str, ...] = ("wait", "run", "total")
+WAIT, RUN, TOTAL = range(3)
+
+
+class Transitions:
+    """One count per entry of `codes` and `errors`, one observation per entry of `measures`. Times are axis times.
+
+    Failures (`failed retried dead_lettered`) are in `errors` as (code, error id, at) and not in `codes`.
+    `measures` holds `row * 3 + (0 wait, 1 run, 2 total)`; `witnesses` the task id that was measured.
+    """
+
+    __slots__ = ("ats", "codes", "errors", "measured_ats", "measures", "seconds", "witnesses")
+
+    def __init__(self) -> None:
+        self.codes: list[int] = []
+        self.ats: list[float] = []
+        self.errors: list[tuple[int, int, float]] = []
+        self.measures: list[int] = []
+        self.seconds: list[float] = []
+        self.measured_ats: list[float] = []
+        self.witnesses: list[str] = []
+
+    def count(self, row: int, fact: int, at: float) -> None:
+        """Count one fact that carries no error class."""
+        self.codes.append(row * STRIDE + fact)
+        self.ats.append(at)
+
+    def measure(self, row: int, measure: int, seconds: float, at: float, task_id: str) -> None:
+        """Observe one duration."""
+        self.measures.append(row * 3 + measure)
+        self.seconds.append(seconds)
+        self.measured_ats.append(at)
+        self.witnesses.append(task_id)
+
+    def clear(self) -> None:
+        """Forget everything; the lists stay the same objects."""
+        for name in self.__slots__:
+            getattr(self, name).clear()
