@@ -82,15 +82,15 @@ def _decode_regular(bodies: list[bytes]) -> Decoded:
     ahead = iter(bodies)
     start = 0
     while not _run(regular, ahead, out.events):
-        indexes = out.indexes if out.indexes is not None else []
+        sources = out.sources if out.sources is not None else []
         # What this run gave stands one to one on the bodies from `start` on.
-        index = start + len(out.events) - len(indexes)
-        indexes.extend(range(start, index))
-        out.indexes = indexes
+        index = start + len(out.events) - len(sources)
+        sources.extend(range(start, index))
+        out.sources = sources
         _read(out, index, bodies[index], None)
         start = index + 1
-    if out.indexes is not None:
-        out.indexes.extend(range(start, len(bodies)))
+    if out.sources is not None:
+        out.sources.extend(range(start, len(bodies)))
     return out
 
 
@@ -147,8 +147,8 @@ def _read_list(out: Decoded, index: int, wire: _Wire, text: bytes, given: dict[s
 
 def _keep(out: Decoded, index: int, event: Event) -> None:
     out.events.append(event)
-    if out.indexes is not None:
-        out.indexes.append(index)
+    if out.sources is not None:
+        out.sources.append(index)
 
 
 def _recognised(body: bytes) -> tuple[_Wire, bool, bytes]:
