@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from collector.formats.decoded import LONGEST_BODY, Decoded, MalformedError, Reject
-from collector.formats.spelling import FIELDS, WHEN, event_of, fields_of, misfit
+from collector.formats.spelling import WHEN, event_of, fields_of, is_filled, misfit
 from collector.model.event import Event
 from collector.model.record import Batch
 
@@ -64,14 +64,13 @@ def decode(batch: Batch, longest: int = LONGEST_BODY) -> Decoded:
         fields = batch.fields[index] if batch.fields is not None else None
         if len(body) > longest:
             out.rejects.append(Reject(index, "too_large", f"{len(body)} bytes, at most {longest} are read"))
-        elif fields is None or FIELDS.isdisjoint(fields):
+        else:
+            given = fields_of(fields) if fields else {}
             event = _regular(_recognised(body)[0], body)
-            if event is not None:
+            if event is not None and is_filled(event, given):
                 _keep(out, index, event)
             else:
-                _read(out, index, body, None if fields is None else {})
-        else:
-            _read(out, index, body, fields_of(fields))
+                _read(out, index, body, None if fields is None else given)
     return out
 
 

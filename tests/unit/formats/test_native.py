@@ -238,6 +238,26 @@ def test_record_fields_fill_what_the_body_lacks():
     assert out.sources == [0, 1, 2]
 
 
+def test_record_fields_in_text_fill_alike():
+    """What needs no check is filled into the decoded event, with the same result as the long way."""
+    fields = {"task": "other", "worker": "w1", "caller": "", "traceparent": f"00-{TRACE}-{SPAN}-01"}
+    short, long = decoded(GOOD, GOOD, fields=[fields, fields | {"labels": ""}]).events
+    assert (
+        short
+        == long
+        == Event(
+            kind="started",
+            task_id="a",
+            time=AT,
+            task="pay.settle",
+            queue="payments",
+            worker="w1",
+            trace_id=TRACE,
+            span_id=SPAN,
+        )
+    )
+
+
 def test_an_entry_of_fields_alone_is_the_event():
     """With an empty body the record's fields are all there is, numbers and labels as text."""
     fields = {
