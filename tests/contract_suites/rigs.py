@@ -130,10 +130,10 @@ class KafkaRig:
 
 
 @asynccontextmanager
-async def kafka_topic(bootstrap: str, **configs: str) -> AsyncIterator[KafkaRig]:
+async def kafka_topic(bootstrap: str, partitions: int = 2, **configs: str) -> AsyncIterator[KafkaRig]:
     """A rig on a new topic; `configs` are the topic's, with `_` for `.`."""
     rig = KafkaRig(bootstrap)
-    await create_topic(bootstrap, rig.topic, rig.lanes, **configs)
+    await create_topic(bootstrap, rig.topic, partitions, **configs)
     rig.producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_request_size=1 << 26, metadata_max_age_ms=500)
     await rig.producer.start()
     try:
