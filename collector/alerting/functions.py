@@ -24,6 +24,7 @@ from collector.gotext import AnyMap, Function, Samples, Structure, TemplateError
 from collector.model.errors import TasktrailError
 
 _WORD = re.compile(r"\w+(?:['\u2019.:]\w+)*")
+_LETTER = re.compile(r"[^\W\d_]")
 _GROUP = re.compile(r"\$(?:(\w+)|\{(\w+)\}|(\$))")
 
 
@@ -93,7 +94,8 @@ def _replace_all(pattern: str, replacement: str, text: str) -> str:
 
 
 def _title(text: str) -> str:
-    return _WORD.sub(lambda match: match.group()[0].upper() + match.group()[1:], text)
+    """Every word with its first letter as in a title, wherever in the word it stands; the rest as it is."""
+    return _WORD.sub(lambda word: _LETTER.sub(lambda letter: letter.group().title(), word.group(), count=1), text)
 
 
 def _split_host_port(text: str) -> tuple[str, str] | None:
@@ -166,7 +168,7 @@ FUNCTIONS: dict[str, Function] = {
     "humanizePercentage": Function(humanize_percentage, ("any",)),
     "humanizeTimestamp": Function(humanize_timestamp, ("any",)),
     "parseDuration": Function(_parse_duration, ("string",)),
-    "now": Function(lambda scene: scene.at, needs_context=True),
+    "now": Function(lambda scene: float(scene.at), needs_context=True),
     "externalURL": Function(lambda scene: scene.external_url, needs_context=True),
     "pathPrefix": Function(lambda scene: urlsplit(scene.external_url).path, needs_context=True),
     "graphLink": _link(0),

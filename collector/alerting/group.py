@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from collector.alerting.expression import Compiler, Put, Rows, rows_of
 from collector.alerting.functions import Scene
-from collector.alerting.lifecycle import AlertRule
+from collector.alerting.lifecycle import AlertRule, Steps
 from collector.alerting.overlay import Overlay
 from collector.alerting.recording import STALE, RecordRule
 from collector.alerting.rule import Rule
@@ -73,10 +72,15 @@ class Group:
         An alert counts as changed where its state or blindness is another, and while it fires, where its value or
         annotations are.
         """
+        return finish(self.steps(querier, at, blind=blind))
+
+    def steps(self, querier: Any, at: float, *, blind: Callable[[Rule], bool] = lambda _: False) -> Steps:
+        """As `evaluate`, in short steps. No other evaluation of this group may come in between."""
         self.failures = []
         changed: list[Alert] = []
         for rule in self.rules:
-            changed += self._watched(rule, at, partial(self._slot, rule, querier, at, is_blind=blind(rule)))
+            changed += yield from self._watched(rule, at, self._slot(rule, querier, at, is_blind=blind(rule)))
+            yield
         self.evaluated_at = at
         return changed
 
@@ -85,29 +89,22 @@ class Group:
 
         The recording rules that it reads are evaluated before it, and what they give is seen by this evaluation only.
         """
+        return finish(self.rule_steps(rule, querier, at, is_blind=is_blind))
+
+    def rule_steps(self, rule: AlertRule, querier: Any, at: float, *, is_blind: bool = False) -> Steps:
+        """As `evaluate_rule`, in short steps. No other evaluation of this group may come in between."""
         self.failures = []
-
-        def begin() -> list[Alert]:
-            source = querier
-            if rule.recordings:
-                source = Overlay(querier)
-                for record in rule.recordings:
-                    if isinstance(record, RecordRule):
-                        rows = self._rows(record, source, at)
-                        source.put(record.name, record.series(rows), at - record.group.query_offset)
-            return rule.start(self._rows(rule, source, at), at, self._scene(source, at), is_blind=is_blind)
-
-        return self._watched(rule, None, begin)
+        return (yield from self._watched(rule, None, self._between(rule, querier, at, is_blind=is_blind)))
 
     # one rule
 
-    def _watched(self, rule: Rule, slot: float | None, work: Callable[[], list[Alert]]) -> list[Alert]:
+    def _watched(self, rule: Rule, slot: float | None, work: Steps) -> Steps:
         """Do the work, and keep how the rule is: its health, its last error, how long it took."""
         started = self._surroundings.monotonic()
         rule.complaints = []
         changed: list[Alert] = []
         try:
-            changed = work()
+            changed = yield from work
             if not rule.complaints:
                 rule.health, rule.last_error = "ok", ""
         except TasktrailError as error:
@@ -120,19 +117,28 @@ class Group:
         self.failures += [Failure(rule, message) for message in rule.complaints]
         return changed
 
-    def _slot(self, rule: Rule, querier: Any, at: float, *, is_blind: bool) -> list[Alert]:
+    def _slot(self, rule: Rule, querier: Any, at: float, *, is_blind: bool) -> Steps:
         rows = self._rows(rule, querier, at)
         written_at = at - self.spec.query_offset
         if isinstance(rule, RecordRule):
             series = rule.series(rows)
             self._write(rule, [(rule.name, labels, written_at, value) for labels, value in series.items()], written_at)
-            return []
         if not isinstance(rule, AlertRule):
             return []
-        changed = rule.evaluate(rows, at, self._scene(querier, at), is_blind=is_blind)
+        changed = yield from rule.evaluate(rows, at, self._scene(querier, at), is_blind=is_blind)
         if self._surroundings.writes_alerts:
             self._write(rule, rule.samples(written_at), written_at)
         return changed
+
+    def _between(self, rule: AlertRule, querier: Any, at: float, *, is_blind: bool) -> Steps:
+        source = querier
+        if rule.recordings:
+            source = Overlay(querier)
+            for record in rule.recordings:
+                if isinstance(record, RecordRule):
+                    series = record.series(self._rows(record, source, at))
+                    source.put(record.name, series, at - record.group.query_offset)
+        return (yield from rule.start(self._rows(rule, source, at), at, self._scene(source, at), is_blind=is_blind))
 
     def _rows(self, rule: Rule, querier: Any, at: float) -> Rows:
         step = rule.group.interval or self.interval
@@ -162,6 +168,16 @@ class Group:
             external_labels=dict(self._surroundings.external_labels),
             query=query,
         )
+
+
+def finish(steps: Steps) -> list[Alert]:
+    """Take all steps at once, and give what they give in the end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            changed: list[Alert] = end.value
+            return changed
 
 
 def next_slot(at: float, interval: float) -> float:

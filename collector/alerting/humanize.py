@@ -79,7 +79,8 @@ def humanize_timestamp(value: Any) -> str:
         return _four(number)
     if abs(number * 1e9) >= _MAX_NANOSECONDS:
         raise TemplateError(f"{format_float(number, 'g')} cannot be represented as a nanoseconds timestamp")
-    milliseconds = int(int(number * 1e9) / 1_000_000)
+    nanoseconds = int(number * 1e9)
+    milliseconds = abs(nanoseconds) // 1_000_000 * (-1 if nanoseconds < 0 else 1)
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
     fraction = f".{milliseconds % 1000:03d}".rstrip("0").rstrip(".")
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"

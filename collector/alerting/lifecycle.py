@@ -2,12 +2,15 @@
 
 Takes the elements of one evaluation, gives copies of the alerts that it changed. Where a source of the rule says
 nothing (blind), alerts may start, but none ends, and the clock of `for` and `keep_firing_for` stands still.
+Evaluations are generators: ten thousand alerts at once are many short steps, not one long one.
 """
 
 from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Generator
+from typing import TypeAlias
 
 import msgspec
 
@@ -15,10 +18,16 @@ from collector.alerting.expression import Rows, RuleError
 from collector.alerting.functions import Scene
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec, RuleSpec
-from collector.alerting.template import expand
+from collector.alerting.template import expand, is_repeatable
 from collector.gotext.floats import format_float
 from collector.model.alert import Alert
 from collector.model.labels import Labels, fingerprint, labels_of
+
+Steps: TypeAlias = Generator[None, None, list[Alert]]
+"""Work that stops now and then, so that others get their turn, and in the end gives the alerts that changed."""
+
+CHUNK = 100
+"""Alerts between two stops."""
 
 RESOLVED_KEPT_SECONDS = 15 * 60.0
 """How long a resolved alert stays to be seen, as in Prometheus."""
@@ -41,10 +50,19 @@ class _Life(msgspec.Struct):
     """One alert, and what its clocks need."""
 
     alert: Alert
+    element: _Element
+    """What the alert's value and texts were made of."""
     held: float = 0.0
     """Seconds of blindness while pending: they do not count for `for`."""
     gone_since: float | None = None
     """When the expression stopped to hold, while `keep_firing_for` runs."""
+
+    def stand_still(self, seconds: float) -> None:
+        """Let no clock count these seconds."""
+        if self.alert.state == "pending":
+            self.held += seconds
+        if self.gone_since is not None:
+            self.gone_since += seconds
 
 
 class AlertRule(Rule):
@@ -55,6 +73,10 @@ class AlertRule(Rule):
         self.reads_absence = _ABSENCE.search(_TEXT.sub("", spec.expr.text)) is not None
         """Whether the expression tells that something is not there: blind, it cannot know."""
         self._lives: dict[Labels, _Life] = {}
+        self._has_fixed_labels = all(template.plain is not None for _, template in spec.labels)
+        self._has_fixed_texts = all(is_repeatable(template) for _, template in spec.annotations)
+        self._identities: dict[Labels, Labels] = {}
+        """Of the last evaluation: the labels of an alert by those of its element, where only they decide."""
         self._last_slot: float | None = None
 
     def alerts(self) -> list[Alert]:
@@ -66,33 +88,21 @@ class AlertRule(Rule):
         states = {life.alert.state for life in self._lives.values()}
         return next((state for state in ("firing", "pending") if state in states), "inactive")
 
-    def start(self, rows: Rows, at: float, scene: Scene, *, is_blind: bool = False) -> list[Alert]:
+    def start(self, rows: Rows, at: float, scene: Scene, *, is_blind: bool = False) -> Steps:
         """Between slots: only begin what is new. Nothing else moves, whatever the elements say."""
-        elements = self._elements(rows, scene)
-        return self._begin(elements, at, scene, is_blind=is_blind)
+        elements = yield from self._elements(rows, scene)
+        return (yield from self._begin(elements, at, scene, is_blind=is_blind))
 
-    def evaluate(self, rows: Rows, at: float, scene: Scene, *, is_blind: bool = False) -> list[Alert]:
+    def evaluate(self, rows: Rows, at: float, scene: Scene, *, is_blind: bool = False) -> Steps:
         """At a slot: begin, hold, fire, resolve and forget. Raises RuleError where two elements are one alert."""
-        elements = self._elements(rows, scene)
+        elements = yield from self._elements(rows, scene)
         pause = self._pause(at, is_blind=is_blind)
-        before = {labels: (life.alert.state, life.alert.blind) for labels, life in self._lives.items()}
-        changed = {alert.labels: alert for alert in self._begin(elements, at, scene, is_blind=is_blind)}
-        for labels, life in list(self._lives.items()):
-            if labels in changed:
-                continue
-            if life.alert.state == "resolved":
-                self._forget(life.alert, at)
-                continue
-            is_new_text = False
-            if labels in elements:
-                is_new_text = self._continue(life, elements[labels], at, scene, pause)
-            elif not is_blind:
-                self._end(life, at)
-            elif life.gone_since is not None:
-                life.gone_since += pause
-            life.alert.blind = is_blind
-            is_moved = before[labels] != (life.alert.state, life.alert.blind) and labels in self._lives
-            if is_moved or (is_new_text and life.alert.state == "firing"):
+        begun = yield from self._begin(elements, at, scene, is_blind=is_blind)
+        changed = {alert.labels: alert for alert in begun}
+        for count, (labels, life) in enumerate(list(self._lives.items())):
+            if count % CHUNK == CHUNK - 1:
+                yield
+            if labels not in changed and self._move(life, elements.get(labels), at, scene, pause, is_blind=is_blind):
                 changed[labels] = copy.copy(life.alert)
         self._last_slot = at
         return list(changed.values())
@@ -113,14 +123,19 @@ class AlertRule(Rule):
         """Seconds since the last slot that clocks do not count."""
         return at - self._last_slot if is_blind and self._last_slot is not None else 0.0
 
-    def _elements(self, rows: Rows, scene: Scene) -> dict[Labels, _Element]:
+    def _elements(self, rows: Rows, scene: Scene) -> Generator[None, None, dict[Labels, _Element]]:
         """The elements by the labels of their alerts; over the group's limit, one for all that are new."""
         elements: dict[Labels, _Element] = {}
-        for row, value in rows:
-            labels = self._identity(row, value, scene)
+        known, self._identities = self._identities, {}
+        for count, (row, value) in enumerate(rows):
+            if count % CHUNK == CHUNK - 1:
+                yield
+            labels = known.get(row) or self._identity(row, value, scene)
             if labels in elements:
                 raise RuleError("two elements of the result have the same labels once the rule's labels are applied")
             elements[labels] = _Element(row, value)
+            if self._has_fixed_labels:
+                self._identities[row] = labels
         limit = self.group.limit
         return self._summarised(elements, limit) if limit and len(elements) > limit else elements
 
@@ -165,10 +180,10 @@ class AlertRule(Rule):
         life = self._lives.get(labels)
         return life is not None and life.alert.state != "resolved"
 
-    def _begin(self, elements: dict[Labels, _Element], at: float, scene: Scene, *, is_blind: bool) -> list[Alert]:
+    def _begin(self, elements: dict[Labels, _Element], at: float, scene: Scene, *, is_blind: bool) -> Steps:
         if is_blind and self.reads_absence:
             return []
-        begun = []
+        begun: list[Alert] = []
         for labels, element in elements.items():
             if self._is_active(labels):
                 continue
@@ -184,22 +199,44 @@ class AlertRule(Rule):
                 group=self.group.name,
                 rule=f"{self.spec.place.file}:{self.spec.place.line}",
             )
-            self._lives[labels] = _Life(alert)
+            self._lives[labels] = _Life(alert, element)
             begun.append(copy.copy(alert))
+            if len(begun) % CHUNK == 0:
+                yield
         return begun
 
-    def _continue(self, life: _Life, element: _Element, at: float, scene: Scene, pause: float) -> bool:
+    def _move(  # noqa: PLR0913 - all of an instant
+        self, life: _Life, element: _Element | None, at: float, scene: Scene, pause: float, *, is_blind: bool
+    ) -> bool:
+        """Bring one alert to the instant. True where it changed."""
+        alert = life.alert
+        if alert.state == "resolved":
+            self._forget(alert, at)
+            return False
+        before = (alert.state, alert.blind)
+        is_new_text = False
+        life.stand_still(min(pause, at - alert.active_at))
+        if element is not None:
+            is_new_text = self._continue(life, element, at, scene)
+        elif not is_blind:
+            self._end(life, at)
+        alert.blind = is_blind
+        is_moved = before != (alert.state, alert.blind) and alert.labels in self._lives
+        return is_moved or (is_new_text and alert.state == "firing")
+
+    def _continue(self, life: _Life, element: _Element, at: float, scene: Scene) -> bool:
         """An alert whose expression still holds. True where its value or texts are others than before."""
         alert = life.alert
-        annotations = self._annotations(element, scene)
-        is_new_text = (alert.value, alert.annotations) != (element.value, annotations)
-        alert.value, alert.annotations = element.value, annotations
+        is_new_text = False
+        if life.element != element or not self._has_fixed_texts:
+            annotations = self._annotations(element, scene)
+            is_new_text = (alert.value, alert.annotations) != (element.value, annotations)
+            alert.value, alert.annotations = element.value, annotations
+            life.element = element
         life.gone_since = None
-        if alert.state == "pending":
-            life.held += min(pause, at - alert.active_at)
-            if _has_passed(at - alert.active_at - life.held, self.spec.hold):
-                alert.state = "firing"
-                alert.fired_at = at
+        if alert.state == "pending" and _has_passed(at - alert.active_at - life.held, self.spec.hold):
+            alert.state = "firing"
+            alert.fired_at = at
         return is_new_text
 
     def _end(self, life: _Life, at: float) -> None:

@@ -12,6 +12,14 @@ from collector.model.labels import Labels
 _VARIABLES = ("$labels", "$externalLabels", "$externalURL", "$value")
 
 
+_LOOKING_OUTSIDE = frozenset(("query", "now"))
+
+
+def is_repeatable(template: Template) -> bool:
+    """Whether the same element always gives the same text."""
+    return not template.called & _LOOKING_OUTSIDE
+
+
 def compile_template(text: str) -> Template:
     """The template of a label or an annotation. Raises TemplateError (`line:column: ...` in the text)."""
     return Template(text, FUNCTIONS, _VARIABLES)

@@ -28,6 +28,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     # part of the parser's message -> what to do
     ("mapping values are not allowed", "put text that holds `: ` in quotes, or check the indentation"),
     ("cannot start any token", "indent with spaces, not tabs, and put text that starts with @ ` % or a tab in quotes"),
+    ("'-' indicator", "check the indentation: items of one list stand in one column, each after `- `"),
     ("block end", "check the indentation: keys of one mapping and items of one list stand in one column"),
     ("block mapping", "check the indentation: keys of one mapping stand in one column"),
     ("could not find expected ':'", "write `key: value`, and indent lines that continue a text"),
@@ -93,7 +94,7 @@ def _position(text: str, offset: int) -> tuple[int, int]:
 def _syntax_problem(file: str, error: yaml.MarkedYAMLError) -> Problem:
     where = error.problem_mark or error.context_mark
     line, column = (where.line + 1, where.column + 1) if where else (1, 1)
-    said = " ".join(str(part) for part in (error.problem, error.context) if part)
+    said = ", ".join(str(part) for part in (error.context, error.problem) if part)
     remedy = next((remedy for part, remedy in _REMEDIES if part in said), "check the quotes and the indentation")
     return Problem(file, line, column, f"not valid YAML: {said}: {remedy}")
 

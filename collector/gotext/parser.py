@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container
 from typing import NoReturn
@@ -48,6 +49,8 @@ class Parsed(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     defined: dict[str, tuple[Node, ...]]
+    called: frozenset[str]
+    """The functions that stand in it."""
 
 
 def parse(source: str, functions: Container[str], variables: tuple[str, ...]) -> Parsed:
@@ -67,12 +70,13 @@ class _Parser:
         self.depth = 0
         self.range_depth = 0
         self.defined: dict[str, tuple[Node, ...]] = {}
+        self.called: set[str] = set()
 
     def whole(self) -> Parsed:
         nodes, end = self.nodes()
         if end.kind != "close" or end.at >= 0:
             self.fail(end, f"unexpected {{{{{end.text}}}}}: there is nothing open that it belongs to")
-        return Parsed(nodes, self.defined)
+        return Parsed(nodes, self.defined, frozenset(self.called))
 
     # tokens
 
@@ -295,6 +299,7 @@ class _Parser:
             return Nil(token.at)
         if token.text not in self.functions:
             self.fail(token, f"function `{token.text}` is not defined")
+        self.called.add(token.text)
         return Call(token.at, token.text)
 
     def known_variable(self, name: str, token: Token) -> None:
@@ -340,7 +345,7 @@ class _Parser:
                 whole = int(digits, 8 if is_octal else 0)
                 if -(1 << 63) <= whole < 1 << 63:
                     return whole
-            elif "_" not in text and "x" not in text.lower():
+            elif "_" not in text and math.isfinite(float(text)):
                 return float(text)
         except ValueError:
             pass

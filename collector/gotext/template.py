@@ -54,6 +54,11 @@ class Template:
         self.plain = "".join(texts) if len(texts) == len(nodes) else None
         """The text that every execution gives, where no action stands in it."""
 
+    @property
+    def called(self) -> frozenset[str]:
+        """The functions that stand in it: who calls none that looks outside gives the same text for the same data."""
+        return self._parsed.called
+
     def execute(self, data: Any, variables: Mapping[str, Any], context: Any = None) -> str:
         """The text for `data` (the dot). `context` is handed to functions that need it. Raises TemplateError."""
         if self.plain is not None:

@@ -39,8 +39,8 @@ class Spec(msgspec.Struct, frozen=True):
 PLAIN = Spec()
 
 
-def quote(text: str, mark: str = '"') -> str:
-    """The text as a Go literal."""
+def quote(text: str, mark: str = '"', *, is_ascii: bool = False) -> str:
+    """The text as a Go literal, with `is_ascii` all of it in ASCII."""
     parts = []
     for character in text:
         code = ord(character)
@@ -48,7 +48,7 @@ def quote(text: str, mark: str = '"') -> str:
             parts.append("\\" + mark)
         elif character in _ESCAPES:
             parts.append(_ESCAPES[character])
-        elif character.isprintable():
+        elif character.isprintable() and (code < 0x80 or not is_ascii):
             parts.append(character)
         elif code < 0x80:
             parts.append(f"\\x{code:02x}")
@@ -207,7 +207,7 @@ def _format_text(value: str, verb: str, spec: Spec) -> str:
     cut = value[: spec.precision] if spec.precision >= 0 else value
     if verb == "q" or (verb == "v" and "#" in spec.flags):
         is_raw = verb == "q" and "#" in spec.flags and "`" not in cut and all(c.isprintable() or c == "\t" for c in cut)
-        return spec.pad(f"`{cut}`" if is_raw else quote(cut))
+        return spec.pad(f"`{cut}`" if is_raw else quote(cut, is_ascii="+" in spec.flags))
     return spec.pad(cut, with_zeros=True)
 
 
