@@ -61,7 +61,7 @@ class Ingest:
         """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record."""
         decoded = decode(batch)
         events = decoded.events
-        ats = axis.times(batch, events, decoded.indexes, now)
+        ats = axis.times(batch, events, decoded.sources, now)
         outcome = Outcome(read=len(events) + len(decoded.rejects), malformed=len(decoded.rejects))
         for reject in decoded.rejects:
             self._reject(axis, batch, reject.index, reject.reason, reject.detail)
@@ -69,7 +69,7 @@ class Ingest:
             try:
                 counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
-                counts = self._one_by_one(axis, batch, events, decoded.indexes, ats, outcome)
+                counts = self._one_by_one(axis, batch, events, decoded.sources, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
             observe(self._out, self._store)
             self._out.clear()

@@ -49,10 +49,11 @@ def _life(chance: random.Random) -> Iterator[dict[str, object]]:
     trace = {"trace_id": f"{chance.getrandbits(128):032x}"}
     fate = chance.random()
     yield {"kind": "sent", **base, **trace, "caller": "web-frontend"}
-    yield {"kind": "received", **base, "worker": f"worker-{chance.randrange(32)}@node"}
     attempts = 2 if fate < RETRIED else 1
     for attempt in range(1, attempts + 1):
         run = {"worker": f"worker-{chance.randrange(32)}@node", "attempt": attempt}
+        if attempt == 1:
+            yield {"kind": "received", **base, "worker": run["worker"]}
         yield {"kind": "started", **base, **trace, **run}
         run["run_seconds"] = round(chance.expovariate(4.0), 4)
         if attempt < attempts:
