@@ -47,7 +47,7 @@ class Decoded(msgspec.Struct):
     """A decoded batch; `len(events) + len(rejects)` is the number of events that were read."""
 
     events: list[Event]
-    indexes: list[int] | None
+    sources: list[int] | None
     """For each event the index of its body; None where they are one to one."""
     rejects: list[Reject]
 

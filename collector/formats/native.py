@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from collector.formats.decoded import LONGEST_BODY, Decoded, MalformedError, Reject
-from collector.formats.spelling import FIELDS, WHEN, event_of, fields_of, misfit
+from collector.formats.spelling import WHEN, event_of, fields_of, is_filled, misfit
 from collector.model.event import Event
 from collector.model.record import Batch
 
@@ -64,14 +64,13 @@ def decode(batch: Batch, longest: int = LONGEST_BODY) -> Decoded:
         fields = batch.fields[index] if batch.fields is not None else None
         if len(body) > longest:
             out.rejects.append(Reject(index, "too_large", f"{len(body)} bytes, at most {longest} are read"))
-        elif fields is None or FIELDS.isdisjoint(fields):
+        else:
+            given = fields_of(fields) if fields else {}
             event = _regular(_recognised(body)[0], body)
-            if event is not None:
+            if event is not None and is_filled(event, given):
                 _keep(out, index, event)
             else:
-                _read(out, index, body, None if fields is None else {})
-        else:
-            _read(out, index, body, fields_of(fields))
+                _read(out, index, body, None if fields is None else given)
     return out
 
 
@@ -82,15 +81,15 @@ def _decode_regular(bodies: list[bytes]) -> Decoded:
     ahead = iter(bodies)
     start = 0
     while not _run(regular, ahead, out.events):
-        indexes = out.indexes if out.indexes is not None else []
+        sources = out.sources if out.sources is not None else []
         # What this run gave stands one to one on the bodies from `start` on.
-        index = start + len(out.events) - len(indexes)
-        indexes.extend(range(start, index))
-        out.indexes = indexes
+        index = start + len(out.events) - len(sources)
+        sources.extend(range(start, index))
+        out.sources = sources
         _read(out, index, bodies[index], None)
         start = index + 1
-    if out.indexes is not None:
-        out.indexes.extend(range(start, len(bodies)))
+    if out.sources is not None:
+        out.sources.extend(range(start, len(bodies)))
     return out
 
 
@@ -147,8 +146,8 @@ def _read_list(out: Decoded, index: int, wire: _Wire, text: bytes, given: dict[s
 
 def _keep(out: Decoded, index: int, event: Event) -> None:
     out.events.append(event)
-    if out.indexes is not None:
-        out.indexes.append(index)
+    if out.sources is not None:
+        out.sources.append(index)
 
 
 def _recognised(body: bytes) -> tuple[_Wire, bool, bytes]:

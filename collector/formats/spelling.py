@@ -17,9 +17,10 @@ import msgspec
 from collector.formats.decoded import MalformedError
 from collector.model.event import KINDS, LONGEST_TEXT, TASK_KINDS, Event, trace_context, unix_seconds
 
-FIELDS = frozenset(Event.__struct_fields__)
+_FIELDS = frozenset(Event.__struct_fields__)
 WHEN = "neither Unix seconds in the years 2000 to 2099 nor RFC 3339 with an offset"
 _WHOLE = frozenset(["task_id", "idempotency_key"])  # cut, it would be another one; the type refuses it
+_TEXT = _FIELDS - {"time", "eta", "expires", "attempt", "run_seconds", "labels"}  # right as the text that it is
 _NOBODY = "-"  # stands in for the id of a worker's event while its types are checked
 
 # `$.time` in a ValidationError's message: the field that is wrong. msgspec has no attribute for it.
@@ -51,6 +52,18 @@ def event_of(spelled: dict[str, Any]) -> Event:
     if task_id is _NOBODY:
         event.task_id = ""
     return event
+
+
+def is_filled(event: Event, given: dict[str, Any]) -> bool:
+    """Complete a regular event by what its record says; False (and untouched) where that has to be checked first."""
+    if not given:
+        return True
+    if not given.keys() <= _TEXT:
+        return False
+    for name, value in _respelled(given).items():
+        if getattr(event, name) is None:
+            setattr(event, name, value)
+    return True
 
 
 def _respelled(spelled: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +153,7 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
 def fields_of(record: Mapping[str, str]) -> dict[str, Any]:
     """What a record's headers or entry fields say of an event. Text that is no number stays text, for its reason."""
     fields: dict[str, Any] = {}
-    for name in FIELDS.intersection(record):
+    for name in _FIELDS.intersection(record):
         fields[name] = record[name]
         if name in _FROM_TEXT:
             with suppress(ValueError, RecursionError):

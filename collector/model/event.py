@@ -53,7 +53,7 @@ LATEST = 4_102_444_800.0  # 2100-01-01: a time after this is milliseconds, or no
 
 LONGEST_TEXT = 1000  # characters of an id, name or message: kept by the million, and enough to see what is wrong
 
-Time: TypeAlias = Annotated[float, msgspec.Meta(ge=EARLIEST, lt=LATEST)]
+Time: TypeAlias = Annotated[float, msgspec.Meta(ge=EARLIEST, lt=LATEST)] | None
 Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_TEXT)]
 TraceId: TypeAlias = Annotated[str, msgspec.Meta(min_length=32, max_length=32)]
 SpanId: TypeAlias = Annotated[str, msgspec.Meta(min_length=16, max_length=16)]
@@ -65,7 +65,7 @@ class Event(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     kind: Kind
     task_id: Text
     """Required, because every task kind needs one; the formats give worker kinds without a task the id ""."""
-    time: Time | None = None
+    time: Time = None
     task: Text | None = None
     queue: Text | None = None
     worker: Text | None = None
@@ -80,8 +80,8 @@ class Event(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     error: Text | None = None
     error_message: Text | None = None
     run_seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    eta: Time | None = None
-    expires: Time | None = None
+    eta: Time = None
+    expires: Time = None
     idempotency_key: Text | None = None
     labels: dict[str, str] | None = None
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
 
 from collector.model.labels import Labels, labels_of
 from collector.promql.errors import PromqlError
-from collector.promql.frame import EMPTY, Frame, Instant
+from collector.promql.frame import EMPTY, Frame, Instant, known_rows
 from collector.promql.querier import Array
 from collector.promql.selectors import Constant, FrameNode, ScalarNode
 from collector.promql.sums import EXACT, Layout, mean, neumaier, padded, quantile
@@ -33,13 +33,13 @@ class By(msgspec.Struct, frozen=True):
 
 
 class Grouping:
-    """Which group each row belongs to. Where series were only added, only they are looked at."""
+    """Which group each row belongs to. When series come or go, only the new ones are looked at."""
 
     def __init__(self, key: Callable[[Labels], Labels]) -> None:
         self._key = key
-        self._seen: tuple[Labels, ...] = ()
         self._groups: dict[Labels, int] = {}
         self._index: list[int] = []
+        self._seen: tuple[Labels, ...] = ()
         self.labels: tuple[Labels, ...] = ()
         """The groups' own labels; the same object while no group comes or goes."""
         self.layout = Layout(np.zeros(0, np.intp), 0)
@@ -47,17 +47,22 @@ class Grouping:
     def of(self, labels: tuple[Labels, ...]) -> Layout:
         """The groups of these rows."""
         if labels is not self._seen:
-            known = len(self._seen)
-            if labels[:known] != self._seen:
-                self._groups, self._index, known = {}, [], 0
-            groups = self._groups
-            self._index += [groups.setdefault(self._key(row), len(groups)) for row in labels[known:]]
-            if len(groups) != len(self.labels) or known == 0:
-                made = tuple(groups)
-                self.labels = self.labels if made == self.labels else made
-            self.layout = Layout(np.array(self._index, np.intp), len(groups))
+            count = len(self._seen)
+            if labels[:count] == self._seen:
+                self._add(map(self._key, labels[count:]))
+            else:
+                known = known_rows(self._seen, map(self.labels.__getitem__, self._index))
+                self._groups, self._index = {}, []
+                self._add(known[id(row)] if id(row) in known else self._key(row) for row in labels)
+            self.layout = Layout(np.array(self._index, np.intp), len(self._groups))
             self._seen = labels
         return self.layout
+
+    def _add(self, keys: Iterable[Labels]) -> None:
+        groups = self._groups
+        self._index += [groups.setdefault(key, len(groups)) for key in keys]
+        made = tuple(groups)
+        self.labels = self.labels if made == self.labels else made
 
 
 def _sum(values: Array, present: Array | None, layout: Layout) -> Array:
@@ -232,9 +237,7 @@ def _whole_number(parameter: float) -> int:
         raise PromqlError("Parameter value is NaN")
     if parameter >= 2.0**63:
         raise PromqlError(f"Scalar value {parameter:g} overflows int64")
-    if parameter <= -(2.0**63):
-        raise PromqlError(f"Scalar value {parameter:g} underflows int64")
-    return int(parameter)
+    return int(max(parameter, 0.0))
 
 
 class CountValues:

@@ -14,9 +14,17 @@ import numpy as np
 
 from collector.model.labels import Labels
 from collector.promql.errors import PromqlError
-from collector.promql.frame import EMPTY, Distinct, Frame, Instant, both, drop_names, label_value, without_name
+from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Relabel, both, drop_names, label_value, without_name
 from collector.promql.querier import Array
 from collector.promql.selectors import FrameNode, ScalarNode
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """As C's pow; for one exponent 0.5 numpy would take the square root, which differs for -Inf and -0."""
+    shape = np.broadcast_shapes(np.shape(base), np.shape(exponent))
+    powers = np.power(np.full(shape or 1, base), np.full(shape or 1, exponent))
+    return powers if shape else powers[0]
+
 
 ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
@@ -24,7 +32,7 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "*": np.multiply,
     "/": np.divide,
     "%": np.fmod,
-    "^": np.power,
+    "^": _power,
     "atan2": np.arctan2,
 }
 COMPARISON: dict[str, Callable[[Any, Any], Any]] = {
@@ -65,13 +73,17 @@ class VectorScalar:
 
     def eval(self, now: Instant) -> Frame:
         """The elements with their new values, or those for which the comparison holds."""
-        frame = self._vector.eval(now)
-        number = self._scalar.eval(now)
-        left, right = (number, frame.values) if self._is_swapped else (frame.values, number)
+        if self._is_swapped:  # the left side first, for it may be the one that fails
+            number = self._scalar.eval(now)
+            frame = self._vector.eval(now)
+        else:
+            frame = self._vector.eval(now)
+            number = self._scalar.eval(now)
+        sides = (number, frame.values) if self._is_swapped else (frame.values, number)
         if self._arithmetic is not None:
-            return self._changed(frame, self._arithmetic(left, right))
+            return self._changed(frame, self._arithmetic(*sides))
         assert self._comparison is not None  # noqa: S101 - an operator is one or the other
-        holds = self._comparison(left, right)
+        holds = self._comparison(*sides)
         if self._is_bool:
             return self._changed(frame, holds.astype(float))
         return Frame(frame.labels, frame.values, both(holds, frame.present), frame.order)
@@ -97,7 +109,8 @@ class Matching(msgspec.Struct, frozen=True):
         """The labels that must be equal; what an error message calls the match group."""
         if self.is_on:
             return tuple(pair for pair in labels if pair[0] in self.names)
-        return tuple(pair for pair in labels if pair[0] not in self.names and pair[0] != "__name__")
+        ignored = ("__name__", *self.names)
+        return tuple(pair for pair in labels if pair[0] not in ignored)
 
     def result(self, many: Labels, one: Labels, *, drops_name: bool) -> Labels:
         """The labels of a matched pair."""
@@ -135,6 +148,7 @@ class VectorVector:
         self._drops_name = is_bool or op in ARITHMETIC
         self._sides: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
         self._plan: Plan | None = Plan(np.zeros(0, np.intp), np.zeros(0, np.intp), ())
+        self._signatures = (Relabel(matching.signature), Relabel(matching.signature))
         self._distinct = Distinct()
 
     def eval(self, now: Instant) -> Frame:
@@ -176,22 +190,20 @@ class VectorVector:
         """The pairs; where they are not unique, None, or PromqlError if `is_strict`."""
         matching = self._matching
         rows: dict[Labels, int] = {}
-        for row, labels in enumerate(one):
-            signature = matching.signature(labels)
+        for row, signature in enumerate(self._signatures[1](one)):
             if signature in rows:
                 if not is_strict:
                     return None
-                raise PromqlError(_duplicate(matching, signature, labels, one[rows[signature]]))
+                raise PromqlError(_duplicate(matching, signature, one[row], one[rows[signature]]))
             rows[signature] = row
         pairs: list[tuple[int, int]] = []
         names: list[Labels] = []
         taken: set[tuple[Labels, Labels]] = set()
-        for row, labels in enumerate(many):
-            signature = matching.signature(labels)
+        for row, signature in enumerate(self._signatures[0](many)):
             partner = rows.get(signature)
             if partner is None:
                 continue
-            name = matching.result(labels, one[partner], drops_name=self._drops_name)
+            name = matching.result(many[row], one[partner], drops_name=self._drops_name)
             key = (signature, name if matching.group else ())
             if key in taken:
                 if not is_strict:
@@ -236,7 +248,7 @@ class SetOperator:
         self._op = op
         self._left = left
         self._right = right
-        self._signature = matching.signature
+        self._signatures = (Relabel(matching.signature), Relabel(matching.signature))
         self._sides: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
         self._matches: tuple[Array, Array, int] = (np.zeros(0, np.intp), np.zeros(0, np.intp), 0)
         self._joined: tuple[Labels, ...] = ()
@@ -265,8 +277,8 @@ class SetOperator:
         if left is not self._sides[0] or right is not self._sides[1]:
             groups: dict[Labels, int] = {}
             index = [
-                np.array([groups.setdefault(self._signature(row), len(groups)) for row in side], np.intp)
-                for side in (left, right)
+                np.array([groups.setdefault(one, len(groups)) for one in signatures(side)], np.intp)
+                for signatures, side in zip(self._signatures, (left, right), strict=True)
             ]
             self._matches = (index[0], index[1], len(groups))
             self._sides = (left, right)

@@ -8,11 +8,18 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import NO_LABELS, Labels
-from collector.promql.errors import PromqlError
 from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Ranges, Relabel, drop_names
 from collector.promql.matchers import fixed_labels
-from collector.promql.querier import Array, SeriesSet
-from collector.promql.selectors import FrameNode, InstantVector, RangeNode, RangeVector, ScalarNode, joined
+from collector.promql.querier import Array
+from collector.promql.selectors import (
+    FrameNode,
+    InstantVector,
+    RangeNode,
+    RangeVector,
+    ScalarNode,
+    joined,
+    refuse_event_histograms,
+)
 from collector.promql.windows import Window, line, quantile_over
 
 
@@ -27,7 +34,10 @@ class Each:
 
     def eval(self, now: Instant) -> Frame:
         """The elements with their new values."""
-        frame = self._vector.eval(now)
+        return self.apply(self._vector.eval(now))
+
+    def apply(self, frame: Frame) -> Frame:
+        """The same for a frame that is there already."""
         labels = self._unnamed(frame.labels)
         changed = Frame(labels, self._change(frame.values), frame.present, frame.order)
         return changed if labels is frame.labels else self._distinct(changed)
@@ -37,15 +47,23 @@ class Clamp:
     """`clamp(vector, least, most)`: nothing at all where the limits are the wrong way round."""
 
     def __init__(self, vector: FrameNode, least: ScalarNode, most: ScalarNode) -> None:
+        self._vector = vector
         self._least = least
         self._most = most
         self._limits = (-np.inf, np.inf)
-        self._each = Each(vector, lambda values: np.maximum(self._limits[0], np.minimum(self._limits[1], values)))
+        self._each = Each(vector, self._within)
+
+    def _within(self, values: Array) -> Array:
+        """Go's minimum and maximum: NaN wins, but for an infinity on the side that is looked for."""
+        least, most = self._limits
+        low = np.where((values == -np.inf) | (most == -np.inf), -np.inf, np.minimum(most, values))
+        return np.where((low == np.inf) | (least == np.inf), np.inf, np.maximum(least, low))
 
     def eval(self, now: Instant) -> Frame:
         """The elements within the limits."""
+        frame = self._vector.eval(now)
         self._limits = (self._least.eval(now), self._most.eval(now))
-        return EMPTY if self._limits[1] < self._limits[0] else self._each.eval(now)
+        return EMPTY if self._limits[1] < self._limits[0] else self._each.apply(frame)
 
 
 class Round:
@@ -229,16 +247,6 @@ class Rate(Increase):
     def exact(self, events: Array, window: float) -> Array:
         """Events per second."""
         return events / (round(window * 1000) / 1000)
-
-
-def refuse_event_histograms(sets: tuple[SeriesSet, ...]) -> None:
-    """Raises PromqlError where a set has buckets that cannot be read one by one."""
-    for one in sets:
-        if one.kind == "histogram":
-            raise PromqlError(
-                f"{one.name} is fed by events and has no buckets to read one by one: use histogram_quantile(q, "
-                f"sum by (le, ...) (rate({one.name}[...]))), or its _count and _sum"
-            )
 
 
 class QuantileOverTime:

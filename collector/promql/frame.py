@@ -7,7 +7,7 @@ was worked out from them (groups, matches, names dropped) is worked out once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -120,7 +120,7 @@ class PerLabels(Generic[T]):
 
 
 class Relabel:
-    """A change of every row's labels. Where series were only added, only they are worked on."""
+    """A change of every row's labels. When series come or go, only the new ones are worked on."""
 
     __slots__ = ("_change", "_made", "_seen")
 
@@ -133,16 +133,21 @@ class Relabel:
         """The changed labels; the very same tuple where nothing changes."""
         if labels is self._seen:
             return self._made
-        known = len(self._seen)
-        grown = labels[:known] == self._seen
-        fresh = labels[known:] if grown else labels
-        if fresh or not grown:
-            made = tuple(map(self._change, fresh))
-            self._made = self._made + made if grown else made
-            if self._made == labels:
-                self._made = labels
+        count = len(self._seen)
+        if labels[:count] == self._seen:
+            made = self._made + tuple(map(self._change, labels[count:]))
+        else:
+            known = known_rows(self._seen, self._made)
+            made = tuple(known[id(row)] if id(row) in known else self._change(row) for row in labels)
+        if made != self._made:
+            self._made = labels if made == labels else made
         self._seen = labels
         return self._made
+
+
+def known_rows(labels: tuple[Labels, ...], found: Iterable[T]) -> dict[int, T]:
+    """What was found for rows that are still held, by the rows' identity: cheaper than hashing their labels."""
+    return dict(zip(map(id, labels), found, strict=True))
 
 
 def without_name(labels: Labels) -> Labels:

@@ -107,8 +107,8 @@ FUNCTIONS: dict[str, Function] = {
     "idelta": _over(windows.instant_change(is_rate=False)),
     "increase": Function((M,), V, lambda ranges: Increase(ranges, _INCREASE)),
     "irate": _over(windows.instant_change(is_rate=True)),
-    "label_join": Function((V, T, T, T), V, labelling.LabelJoin, optional=-1, wants_names=True),
-    "label_replace": Function((V, T, T, T, T), V, labelling.LabelReplace, wants_names=True),
+    "label_join": Function((V, T, T, T), V, labelling.label_join, optional=-1, wants_names=True),
+    "label_replace": Function((V, T, T, T, T), V, labelling.label_replace, wants_names=True),
     "last_over_time": Function(
         (M,), V, lambda ranges: Over(ranges, windows.last_over, keeps_name=True), wants_names=True
     ),

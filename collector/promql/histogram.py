@@ -7,6 +7,7 @@ asked of the querier, which is exact to its own resolution.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -93,9 +94,9 @@ def _monotonic(buckets: SmallArray) -> SmallArray:
     fixed = buckets[:1]
     before = buckets[0][1]
     for bound, count in buckets[1:]:
-        if count > before and not _nearly(before, count):
+        if not (count < before or _nearly(before, count)):
             before = count
-        fixed.append((bound, before if count == count else count))  # noqa: PLR0124 - NaN stays
+        fixed.append((bound, before))
     return fixed
 
 
@@ -107,10 +108,10 @@ def bucket_quantile(q: float, buckets: SmallArray) -> float:
         return float("nan")
     buckets = _monotonic(_coalesced(buckets))
     observations = buckets[-1][1]
-    if len(buckets) < 2 or observations == 0 or np.isnan(observations):
+    if len(buckets) < 2 or observations == 0:
         return float("nan")
     rank = q * observations
-    at = next((i for i, (_, count) in enumerate(buckets[:-1]) if count >= rank), len(buckets) - 1)
+    at = bisect_left(buckets[:-1], x=True, key=lambda bucket: bucket[1] >= rank)
     if at == len(buckets) - 1:
         return buckets[-2][0]
     bound, count = buckets[at]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from collector.model.labels import Labels, labels_of
@@ -11,15 +12,22 @@ from collector.promql.matchers import regex
 from collector.promql.selectors import Constant, FrameNode
 
 
-class _Relabelled:
-    """A vector with other labels."""
+class Relabelled:
+    """A vector with one label set anew: to what `value` makes of an element's labels, left alone where that is None."""
 
-    def __init__(self, vector: FrameNode, destination: str, function: str) -> None:
-        if not destination:
-            raise PromqlError(f"invalid destination label name in {function}(): {destination}")
+    def __init__(
+        self, function: str, vector: FrameNode, destination: Constant, value: Callable[[Labels], str | None]
+    ) -> None:
+        name = str(destination.value)
+        if not name:
+            raise PromqlError(f"invalid destination label name in {function}(): {name}")
+
+        def change(labels: Labels) -> Labels:
+            text = value(labels)
+            return labels if text is None else labels_of({**dict(labels), name: text})
+
         self._vector = vector
-        self._destination = destination
-        self._relabel = Relabel(self.change)
+        self._relabel = Relabel(change)
         self._distinct = Distinct()
 
     def eval(self, now: Instant) -> Frame:
@@ -28,35 +36,38 @@ class _Relabelled:
         labels = self._relabel(frame.labels)
         return self._distinct(Frame(labels, frame.values, frame.present, frame.order))
 
-    def change(self, labels: Labels) -> Labels:
-        """The labels of one element."""
-        raise NotImplementedError
 
-    def _with(self, labels: Labels, value: str) -> Labels:
-        return labels_of({**dict(labels), self._destination: value})
+def label_replace(
+    vector: FrameNode, destination: Constant, replacement: Constant, source: Constant, pattern: Constant
+) -> Relabelled:
+    """`label_replace(vector, destination, replacement, source, regex)`: set where the source label matches."""
+    try:
+        compiled = regex(pattern.value)
+    except PromqlError as error:
+        raise PromqlError(f"invalid regular expression in label_replace(): {pattern.value}") from error
+    pieces = template(replacement.value, compiled)
 
-
-class LabelReplace(_Relabelled):
-    """`label_replace(vector, destination, replacement, source, regex)`."""
-
-    def __init__(
-        self, vector: FrameNode, destination: Constant, replacement: Constant, source: Constant, pattern: Constant
-    ) -> None:
-        super().__init__(vector, destination.value, "label_replace")
-        self._source = str(source.value)
-        try:
-            self._regex = regex(pattern.value)
-        except PromqlError as error:
-            raise PromqlError(f"invalid regular expression in label_replace(): {pattern.value}") from error
-        self._pieces = template(replacement.value, self._regex)
-
-    def change(self, labels: Labels) -> Labels:
-        """The destination label set where the source label matches."""
-        found = self._regex.search(label_value(labels, self._source))
+    def value(labels: Labels) -> str | None:
+        found = compiled.search(label_value(labels, source.value))
         if found is None:
-            return labels
+            return None
         groups = (found.group(0), *found.groups(""))
-        return self._with(labels, "".join(piece if isinstance(piece, str) else groups[piece] for piece in self._pieces))
+        return "".join(piece if isinstance(piece, str) else groups[piece] for piece in pieces)
+
+    return Relabelled("label_replace", vector, destination, value)
+
+
+def label_join(vector: FrameNode, destination: Constant, separator: Constant, *sources: Constant) -> Relabelled:
+    """`label_join(vector, destination, separator, source...)`: set to the sources' values, joined."""
+    names = [str(source.value) for source in sources]
+    if "" in names:
+        raise PromqlError("invalid source label name in label_join(): ")
+    return Relabelled(
+        "label_join",
+        vector,
+        destination,
+        lambda labels: separator.value.join(label_value(labels, name) for name in names),
+    )
 
 
 def template(text: str, pattern: Any) -> list[str | int]:
@@ -94,18 +105,3 @@ def _reference(text: str) -> tuple[str, str]:
     if not is_braced:
         return name, rest
     return (name, rest[1:]) if rest.startswith("}") else ("", text)
-
-
-class LabelJoin(_Relabelled):
-    """`label_join(vector, destination, separator, source...)`."""
-
-    def __init__(self, vector: FrameNode, destination: Constant, separator: Constant, *sources: Constant) -> None:
-        super().__init__(vector, destination.value, "label_join")
-        self._separator = str(separator.value)
-        self._sources = [str(source.value) for source in sources]
-        if "" in self._sources:
-            raise PromqlError("invalid source label name in label_join(): ")
-
-    def change(self, labels: Labels) -> Labels:
-        """The destination label set to the sources' values, joined."""
-        return self._with(labels, self._separator.join(label_value(labels, name) for name in self._sources))

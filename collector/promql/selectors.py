@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
-from collector.promql.frame import EMPTY, Frame, Instant, Ranges, Relabel, both
+from collector.promql.errors import PromqlError
+from collector.promql.frame import EMPTY, Frame, Instant, PerLabels, Ranges, Relabel, both
 from collector.promql.matchers import NAME
 from collector.promql.querier import Array, SeriesSet
 
@@ -112,6 +113,16 @@ class Source:
         return relabel(one.labels)
 
 
+def refuse_event_histograms(sets: tuple[SeriesSet, ...]) -> None:
+    """Raises PromqlError where a set has buckets that cannot be read one by one."""
+    for one in sets:
+        if one.kind == "histogram":
+            raise PromqlError(
+                f"{one.name} is fed by events and has no buckets to read one by one: use histogram_quantile(q, "
+                f"sum by (le, ...) (rate({one.name}[...]))), or its _count and _sum"
+            )
+
+
 def joined(parts: list[tuple[Array, Array | None]]) -> tuple[Array, Array | None]:
     """Values and masks of several sets, one after the other."""
     if len(parts) == 1:
@@ -134,6 +145,7 @@ class InstantVector:
         sets = self.source.sets(now)
         if not sets:
             return EMPTY
+        refuse_event_histograms(sets)
         querier = now.querier
         at = self.at(now) / 1000
         parts = [querier.value(one, at) for one in sets]
@@ -204,6 +216,7 @@ class Subquery:
         self._when = when
         self._window = window
         self._step = step
+        self._are_distinct = PerLabels(lambda labels: len(set(labels)) == len(labels))
 
     def eval(self, now: Instant) -> Ranges:
         """What the expression gave at the multiples of the step in (end - window, end]."""
@@ -211,16 +224,18 @@ class Subquery:
         step = self._step or now.subquery_step
         first = ((end - self._window) // step + 1) * step
         frames = [(at, self._inner.eval(msgspec.structs.replace(now, at=at))) for at in range(first, end + 1, step)]
-        labels, series = _gathered(frames)
+        labels, series = self._gathered(frames)
         return Ranges(labels, series, (end - self._window) / 1000, end / 1000)
 
+    def _gathered(self, frames: list[tuple[int, Frame]]) -> tuple[tuple[Labels, ...], list[tuple[Array, Array]]]:
+        labels = frames[0][1].labels if frames else ()
+        if all(frame.labels is labels for _, frame in frames) and self._are_distinct(labels):
+            return labels, _stacked(frames) if labels else []
+        return _merged(frames)
 
-def _gathered(frames: list[tuple[int, Frame]]) -> tuple[tuple[Labels, ...], list[tuple[Array, Array]]]:
-    if not frames:
-        return (), []
-    labels = frames[0][1].labels
-    if all(frame.labels is labels for _, frame in frames):
-        return labels, _stacked(frames)
+
+def _merged(frames: list[tuple[int, Frame]]) -> tuple[tuple[Labels, ...], list[tuple[Array, Array]]]:
+    """Elements by their labels, wherever they stand in each frame."""
     points: dict[Labels, tuple[list[float], list[float]]] = {}
     for at, frame in frames:
         for row, value in frame.rows():

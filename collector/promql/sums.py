@@ -17,13 +17,17 @@ EXACT = float(2**53)
 class Layout:
     """Which rows belong to which group: `index[i]` is the group of row i."""
 
-    __slots__ = ("blocks", "count", "index")
+    __slots__ = ("_blocks", "count", "index")
 
     def __init__(self, index: Array, count: int) -> None:
         self.index = index
         self.count = count
-        self.blocks: list[tuple[Array, Array]] = []
+        self._blocks: list[tuple[Array, Array]] | None = None
+
+    def _lines(self) -> list[tuple[Array, Array]]:
         """(groups, rows): matrices of row numbers, a line per group, padded with the number of rows."""
+        index, count = self.index, self.count
+        blocks: list[tuple[Array, Array]] = []
         sizes = np.bincount(index, minlength=count)
         by_group = np.argsort(index, kind="stable")
         starts = np.concatenate(([0], np.cumsum(sizes)[:-1])) if count else sizes
@@ -34,12 +38,15 @@ class Layout:
             cells = starts[groups][:, None] + columns
             inside = columns < sizes[groups][:, None]
             rows = np.where(inside, by_group[np.where(inside, cells, 0)], len(index))
-            self.blocks.append((groups, rows))
+            blocks.append((groups, rows))
+        return blocks
 
     def spread(self, values: Array, padding: float) -> list[tuple[Array, Array]]:
         """(groups, values as a line per group) for each block; `values` has a cell more than rows, for padding."""
+        if self._blocks is None:
+            self._blocks = self._lines()
         values[-1] = padding
-        return [(groups, values[rows]) for groups, rows in self.blocks]
+        return [(groups, values[rows]) for groups, rows in self._blocks]
 
 
 def padded(values: Array, present: Array | None, absent: float) -> Array:

@@ -75,7 +75,7 @@ class Pages:
     def widen(self, histograms: int) -> None:
         """Make room for so many histograms."""
         if histograms * _PAGES > len(self._table):
-            room = max(histograms, len(self._table) // _PAGES * 2) * _PAGES
+            room = max(histograms, len(self._table) // _PAGES * 5 // 4) * _PAGES
             self._sums.resize(room, refcheck=False)
             self._table.resize(room, refcheck=False)
 
@@ -106,7 +106,7 @@ class Pages:
         if self._free:
             return self._free.pop()
         if (self._used + 1) * _PAGE > len(self._pool):
-            self._pool.resize((self._used + max(self._used // 2, 4)) * _PAGE, refcheck=False)
+            self._pool.resize((self._used + max(self._used // 4, 4)) * _PAGE, refcheck=False)
         self._used += 1
         return self._used - 1
 

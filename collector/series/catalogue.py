@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -16,12 +16,17 @@ import numpy as np
 from collector.model.labels import Labels, labels_of
 from collector.series.histogram import Histograms
 from collector.series.members import Members
-from collector.series.window import NEVER, Array, Bank
+from collector.series.window import MINUTE, NEVER, Array, Bank
 from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.transitions import FACTS, MEASURES, STRIDE
 
-Owner: TypeAlias = tuple[int, int]
-"""Row and error id."""
+ALWAYS_KEPT = 5 * MINUTE
+"""How far back counts and quantiles always reach, so that a question nobody announced has an answer."""
+_ERRORS = 1 << 24
+"""The owner of a series, who feeds it, is `row * _ERRORS + error id`, or one of these."""
+_NOBODY = -1  # it only has to be 0
+_OTHERS = -2  # everything beyond the cap
+_MOST_LEAVING = 1_000  # series per call of `expire`, so that it stays a short step
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +46,6 @@ class Family:
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
         self.members = Members()
-        self.owners: dict[Labels, Owner | None] = {}
-        """Who feeds a series; None: everything beyond the cap. A series that only has to be 0 has no entry."""
         self.expected: dict[tuple[str, str], list[Labels]] = {}
         """Label sets that exist from 0, by task and queue."""
 
@@ -52,7 +55,8 @@ class Catalogue:
 
     def __init__(self, metrics: Sequence[Metric], rows: Rows, errors: Errors, cap: int) -> None:
         self.counts = Bank(np.uint32)
-        self.histograms = Histograms()
+        self.counts.keep(ALWAYS_KEPT)
+        self.histograms = Histograms(ALWAYS_KEPT)
         self.families = [Family(metric) for metric in metrics]
         self.size = 0
         """Series that exist."""
@@ -65,9 +69,10 @@ class Catalogue:
         self._rows = rows
         self._errors = errors
         self._cap = cap
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._by_feed = {feed: family for family in self.families for feed in family.metric.feeds}
-        self._by_code = np.full(STRIDE, -1, np.int64)
-        self._by_measure = np.full(len(MEASURES), -1, np.int64)
+        self._by_code = np.full(STRIDE, -1, np.int32)
+        self._by_measure = np.full(len(MEASURES), -1, np.int32)
         self._by_error: dict[tuple[int, int], int] = {}
 
     def columns(self, codes: Array, version: int) -> Array:
@@ -104,23 +109,28 @@ class Catalogue:
         """The column of a row's series, made where it is new, and from now on found through the tables."""
         task, queue, source = self._rows.names(row)
         name = self._errors.name(error) if family.metric.by_error else ""
-        labels = labels_of({"task": task, "queue": queue, "source": source, "error": name})
-        owner: Owner | None = (row, error)
-        if labels not in family.members.places and self.size >= self._cap:
+        labels = self._labels_of(task, queue, source, name)
+        members = family.members
+        owner = row * _ERRORS + error
+        if labels not in members.places and self.size >= self._cap:
             self.evictions["series_cap"] += 1
-            owner = None
-            other = OVERFLOW if family.metric.by_error else ""
-            labels = labels_of({"task": OVERFLOW, "queue": OVERFLOW, "source": source, "error": other})
-        column = family.members.places.get(labels)
-        if column is None:
-            column = self._make(family, labels, version, self._replaced(family, labels))
-        family.owners.setdefault(labels, owner)
-        self._lead(family, (row, error), column)
-        return column
+            owner = _OTHERS
+            labels = self._labels_of(OVERFLOW, OVERFLOW, source, OVERFLOW if family.metric.by_error else "")
+        if labels not in members.places:
+            self._make(family, labels, owner, version, self._replaced(family, labels))
+        place = members.places[labels]
+        if members.owners[place] == _NOBODY:
+            members.owners[place] = owner
+        self._lead(family, row, error, members.columns[place])
+        return members.columns[place]
 
-    def _lead(self, family: Family, owner: Owner, column: int) -> None:
+    def _labels_of(self, task: str, queue: str, source: str, error: str) -> Labels:
+        """The label set; equal pairs are one object, because thousands of series share them."""
+        pairs = labels_of({"task": task, "queue": queue, "source": source, "error": error})
+        return tuple(self._pairs.setdefault(pair, pair) for pair in pairs)
+
+    def _lead(self, family: Family, row: int, error: int, column: int) -> None:
         """Let the tables lead to a column, or (-1) nowhere."""
-        row, error = owner
         metric = family.metric
         if metric.type == "histogram":
             self._by_measure[row * len(MEASURES) + MEASURES.index(metric.feeds[0])] = column
@@ -137,7 +147,7 @@ class Catalogue:
         if metric.type == "gauge":
             self._by_code[row * STRIDE + FACTS.index(metric.feeds[1])] = -1 if column < 0 else self.downs[column]
 
-    def _make(self, family: Family, labels: Labels, version: int, birth: int) -> int:
+    def _make(self, family: Family, labels: Labels, owner: int, version: int, birth: int) -> None:
         if family.metric.type == "histogram":
             column = self.histograms.allocate(version, birth)
         else:
@@ -146,9 +156,8 @@ class Catalogue:
             down = self.counts.allocate(version, birth)
             self.downs.resize(max(len(self.downs), len(self.counts.current)), refcheck=False)
             self.downs[column] = down
-        family.members.add(labels, column)
+        family.members.add(labels, column, owner)
         self.size += 1
-        return column
 
     def expect(self, family: Family, labels: Labels, version: int) -> None:
         """Let a series of these labels exist from 0, until one comes that has these labels and more."""
@@ -157,7 +166,7 @@ class Catalogue:
         if labels not in expected:
             expected.append(labels)
         if self.size < self._cap and not any(set(labels) <= set(known) for known in family.members.labels):
-            self._make(family, labels, version, -NEVER)
+            self._make(family, labels, _NOBODY, version, -NEVER)
 
     def _replaced(self, family: Family, labels: Labels) -> int:
         """When a new series was born: from the beginning, where it takes the place of an expected one, which leaves."""
@@ -167,17 +176,17 @@ class Catalogue:
         for expected in family.expected.get(pair, ()):
             if set(expected) <= set(labels):
                 birth = -NEVER
-                if expected in family.members.places and expected not in family.owners:
-                    self._leave(family, [expected])
+                place = family.members.places.get(expected, -1)
+                if place >= 0 and family.members.owners[place] == _NOBODY:
+                    self._leave(family, [place])
         return birth
 
-    def _leave(self, family: Family, gone: list[Labels]) -> None:
+    def _leave(self, family: Family, gone: list[int]) -> None:
         """Take series out and give their columns back."""
-        for labels in gone:
-            column = family.members.places[labels]
-            owner = family.owners.pop(labels, None)
-            if owner is not None:
-                self._lead(family, owner, -1)
+        for place in gone:
+            column, owner = family.members.columns[place], family.members.owners[place]
+            if owner >= 0:
+                self._lead(family, *divmod(owner, _ERRORS), -1)
             if family.metric.type == "histogram":
                 self.histograms.release(column)
                 continue
@@ -190,38 +199,37 @@ class Catalogue:
     def expire(self, before: int, busy: Array, busy_histograms: Array, version: int) -> None:
         """Let go of series that did not change after version `before`, unless facts for them wait (`busy` columns).
 
-        Never of a gauge that is not 0: what went up would later come down from nothing.
+        Never of a gauge that is not 0: what went up would later come down from nothing. At most 1,000 a call.
         """
+        room = _MOST_LEAVING
         for family in self.families:
             histogram = family.metric.type == "histogram"
             bank, waiting = (self.histograms.counts, busy_histograms) if histogram else (self.counts, busy)
             columns = np.array(family.members.columns, np.int64)
             idle = (bank.changed.take(columns) <= before) & ~np.isin(columns, waiting)
+            idle &= np.array(family.members.owners, np.int64) >= 0
             if family.metric.type == "gauge":
                 downs = self.downs.take(columns)
                 idle &= (bank.changed.take(downs) <= before) & ~np.isin(downs, waiting)
                 idle &= bank.value(columns, NEVER) == bank.value(downs, NEVER)
-            gone = [
-                labels
-                for labels in (family.members.labels[position] for position in np.flatnonzero(idle).tolist())
-                if family.owners.get(labels) is not None
-            ]
+            gone = np.flatnonzero(idle)[:room].tolist()
+            room -= len(gone)
             if gone:
                 self._retire(family, gone, version)
 
-    def _retire(self, family: Family, gone: list[Labels], version: int) -> None:
+    def _retire(self, family: Family, gone: list[int], version: int) -> None:
         self.evictions["series_idle"] += len(gone)
         pairs: dict[tuple[str, str], None] = {}
-        for labels in gone:
-            named = dict(labels)
+        columns = np.array(family.members.columns, np.int64)[gone]
+        counted = self.counts.value(columns, NEVER).tolist() if family.metric.type == "counter" else [0] * len(gone)
+        for place, number in zip(gone, counted, strict=True):
+            named = dict(family.members.labels[place])
             pairs[named.get("task", ""), named.get("queue", "")] = None
-            if family.metric.type == "counter":
-                column = np.array([family.members.places[labels]])
-                counted = int(self.counts.value(column, NEVER)[0])
-                self.retired[named.get("task", ""), family.metric.feeds[0]] += counted
+            if number:
+                self.retired[named.get("task", ""), family.metric.feeds[0]] += number
         self._leave(family, gone)
         for pair in pairs:
-            for labels in list(family.expected.get(pair, ())):
+            for labels in family.expected.get(pair, ()):
                 self.expect(family, labels, version)
 
 
@@ -230,4 +238,4 @@ def _reaching(table: Array, codes: Array) -> Array:
     most = int(codes.max())
     if most < len(table):
         return table
-    return np.concatenate([table, np.full(max(most + 1, 2 * len(table)) - len(table), -1, np.int64)])
+    return np.concatenate([table, np.full(max(most + 1, len(table) * 5 // 4) - len(table), -1, np.int32)])

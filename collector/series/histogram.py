@@ -27,15 +27,14 @@ class Running:
 class Histograms:
     """Histograms as columns: `counts` and `sums` are banks, the same column in both."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
         self.counts = Bank(np.uint32)
         self.sums = Bank(np.int64)
         """In microseconds."""
-        self.slots = Slots()
+        self.slots = Slots(window)
         self._totals = np.zeros(64 * len(LE), np.int64)
         """Observations since the beginning, by column and lowest `le`."""
-        self._bases = np.zeros(64 * len(LE), np.int64)
-        self._kept: set[int] = set()
+        self._kept = {window}
         self._running: dict[int, Running] = {}
 
     def keep(self, window: int) -> None:
@@ -50,9 +49,7 @@ class Histograms:
         room = len(self.counts.current) * len(LE)
         if room > len(self._totals):
             self._totals.resize(room, refcheck=False)
-            self._bases.resize(room, refcheck=False)
-        own = slice(column * len(LE), (column + 1) * len(LE))
-        self._bases[own] = self._totals[own]
+        self._totals[column * len(LE) : (column + 1) * len(LE)] = 0
         for running in self._running.values():
             running.pages.widen(self.counts.size)
         return column
@@ -149,5 +146,4 @@ class Histograms:
 
     def totals(self, columns: Array) -> Array:
         """Cumulative counts at the 20 `le` marks since each column's beginning: shape (columns, 20)."""
-        since = (self._totals - self._bases).reshape(-1, len(LE))
-        return np.cumsum(since.take(columns, axis=0), axis=1)
+        return np.cumsum(self._totals.reshape(-1, len(LE)).take(columns, axis=0), axis=1)

@@ -6,7 +6,8 @@ tuple is the same object until its membership changes, and caches hang on that i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -37,11 +38,7 @@ class Selection:
             self.made.clear()
         if self._seen == len(members.labels):
             return
-        found = [
-            position
-            for position, labels in enumerate(members.labels[self._seen :], self._seen)
-            if self._holds(dict(labels))
-        ]
+        found = self._matching(members.labels)
         self._seen = len(members.labels)
         if found:
             self.labels = (*self.labels, *(members.labels[position] for position in found))
@@ -49,8 +46,13 @@ class Selection:
             self.columns = np.concatenate([self.columns, born])
             self.made.clear()
 
-    def _holds(self, labels: dict[str, str]) -> bool:
-        return all(matcher.matches(labels.get(matcher.name, "")) for matcher in self._matchers)
+    def _matching(self, labels: list[Labels]) -> list[int]:
+        """Positions of those not yet seen that every matcher accepts."""
+        found = list(range(self._seen, len(labels)))
+        for matcher in self._matchers:
+            name, test = matcher.name, matcher.test
+            found = [position for position in found if test(dict(labels[position]).get(name, ""))]
+        return found
 
 
 class Members:
@@ -58,25 +60,30 @@ class Members:
 
     def __init__(self) -> None:
         self.labels: list[Labels] = []
-        self.columns: list[int] = []
+        self.columns = array("q")
+        self.owners = array("q")
+        """A number of the caller's for each series; here it is only kept."""
         self.places: dict[Labels, int] = {}
-        """Label set -> its column."""
+        """Label set -> its position in the lists."""
         self.epoch = 0
         """Grows when members leave."""
         self._selections: dict[tuple[tuple[str, str, str], ...], Selection] = {}
 
-    def add(self, labels: Labels, column: int) -> None:
+    def add(self, labels: Labels, column: int, owner: int = 0) -> None:
         """Take in a new series."""
+        self.places[labels] = len(self.labels)
         self.labels.append(labels)
         self.columns.append(column)
-        self.places[labels] = column
+        self.owners.append(owner)
 
-    def remove(self, gone: Sequence[Labels]) -> None:
-        """Let go of some series."""
-        for labels in gone:
-            del self.places[labels]
-        self.labels = list(self.places)
-        self.columns = list(self.places.values())
+    def remove(self, gone: Iterable[int]) -> None:
+        """Let go of the series at some positions."""
+        left = set(gone)
+        stay = [position for position in range(len(self.labels)) if position not in left]
+        self.labels = [self.labels[position] for position in stay]
+        self.columns = array("q", [self.columns[position] for position in stay])
+        self.owners = array("q", [self.owners[position] for position in stay])
+        self.places = {labels: position for position, labels in enumerate(self.labels)}
         self.epoch += 1
 
     def select(self, matchers: tuple[Matcher, ...]) -> Selection:

@@ -54,10 +54,12 @@ class Samples:
         if members is None:
             members = self.metrics[name] = Members()
             self.epoch += 1
-        column = members.places.get(labels)
-        if column is None:
+        place = members.places.get(labels)
+        if place is None:
             column = self._allocate()
             members.add(labels, column)
+        else:
+            column = members.columns[place]
         times, values = self._times[column], self._values[column]
         if not times or at > times[-1]:
             times.append(at)
@@ -94,9 +96,8 @@ class Samples:
         """Drop series without a sample in reach; gives how many."""
         before, dropped = self._horizon(), 0
         for name, members in list(self.metrics.items()):
-            gone = [labels for labels, column in members.places.items() if self._newest_at[column] <= before]
-            for labels in gone:
-                column = members.places[labels]
+            gone = np.flatnonzero(self._newest_at.take(members.columns) <= before).tolist()
+            for column in (members.columns[place] for place in gone):
                 self._times[column], self._values[column] = array("d"), array("d")
                 self._free.append(column)
             if gone:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from collector.series.window import GRAINS, SECOND, Array, grain_of, runs_of, slots_of
+from collector.series.window import SECOND, Array, grain_of, runs_of, slots_of
 
 _SPARE = 2  # slots kept beyond a span, for evaluations that are a little late
 _COUNTED = 5 * SECOND  # slots of this grain and coarser hold counts
@@ -21,10 +21,10 @@ Counted = tuple[Array, Array | None]
 
 
 class Slots:
-    """A list of slots with something in them, oldest first."""
+    """A list of slots with something in them, oldest first; at least as long as one window."""
 
-    def __init__(self) -> None:
-        self._spans: dict[int, int] = {}
+    def __init__(self, window: int) -> None:
+        self._spans = {grain_of(window): window}
         """Grain -> longest window that is read with it, finest first."""
         self._merged: dict[int, int] = {}
         """Grain -> the tick up to which slots are of this grain (or of a coarser one)."""
@@ -38,7 +38,6 @@ class Slots:
 
     def floor(self, at: int, frontier: int) -> int:
         """The slot end at or before a tick to which a read at this tick is rounded."""
-        grain = 1
         for grain, span in self._spans.items():  # past the loop it is the coarsest
             if frontier - at <= span + _SPARE * grain:
                 break
@@ -46,8 +45,6 @@ class Slots:
 
     def add(self, ticks: Array, keys: Array) -> None:
         """Put observations, sorted by tick, into their slots."""
-        if not self._spans:
-            return
         grain = next(iter(self._spans))
         slots = slots_of(ticks, grain)
         for begin, stop in runs_of(slots):
@@ -99,7 +96,7 @@ class Slots:
         ]
 
     def _oldest(self, at: int) -> int:
-        grain, span = next(reversed(self._spans.items()), (GRAINS[0][1], 0))
+        grain, span = next(reversed(self._spans.items()))
         return at - span - _SPARE * grain
 
 

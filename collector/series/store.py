@@ -15,14 +15,12 @@ import numpy as np
 
 from collector.model.labels import Labels, Matcher
 from collector.series.buckets import KEY_BITS, bins_of
-from collector.series.catalogue import Catalogue, Metric
+from collector.series.catalogue import ALWAYS_KEPT, Catalogue, Metric
 from collector.series.reading import Histogram, Series, SeriesSet
 from collector.series.sampled import Samples
 from collector.series.selector import Selector
 from collector.series.window import FINEST, MINUTE, SECOND, Array, Pending, ticks_from, ticks_of
 from collector.trail.rows import Errors, Rows
-
-_ALWAYS_KEPT = 300.0  # so that a question nobody announced has an answer
 
 
 class Store:
@@ -48,33 +46,35 @@ class Store:
         """(ticks, keys, microseconds) beyond the frontier."""
         self._tick = 0
         self._idle = ticks_of(idle_seconds)
-        self._reach = 0
+        self._reach = ALWAYS_KEPT
         self._ages: list[tuple[int, int]] = []
         """Once a minute: frontier and version, so that a version tells how old a change is."""
         self._selector = Selector(self.catalogue, self.sampled)
-        self.keep(_ALWAYS_KEPT)
 
     # What the rules announce
 
     def keep(self, window_seconds: float, name: str | None = None) -> None:
-        """A rule reads so far back: in the metric `name` (as a selector says it), or anywhere."""
+        """A rule reads so far back: in the metric `name` (as a selector says it), or anywhere (None).
+
+        `_count` and `_sum` of histograms keep no past until a rule reads them: it is more than the histogram itself.
+        """
         window = ticks_of(window_seconds)
         if window <= 0:
             return
         self._reach = max(self._reach, window)
-        family = self._selector.event_fed.get(name or "")
-        if name is None or family is None:
-            self.sampled.reach = max(self.sampled.reach, window_seconds)
-        histograms = self.catalogue.histograms
-        if name is None or (family is not None and family.metric.type != "histogram"):
-            self.catalogue.counts.keep(window)
-        for suffix, keep in (
-            ("_bucket", histograms.keep),
-            ("_count", histograms.counts.keep),
-            ("_sum", histograms.sums.keep),
-        ):
-            if name is None or (family is not None and name == family.metric.name + suffix):
-                keep(window)
+        self.sampled.reach = max(self.sampled.reach, window_seconds)
+        counts, histograms = self.catalogue.counts, self.catalogue.histograms
+        for metric in (family.metric for family in self.catalogue.families):
+            if metric.type != "histogram" and name in {None, metric.name}:
+                counts.keep(window)
+            elif metric.type == "histogram":
+                for suffix, keep in (
+                    ("_bucket", histograms.keep),
+                    ("_count", histograms.counts.keep),
+                    ("_sum", histograms.sums.keep),
+                ):
+                    if name in {None, metric.name + suffix}:
+                        keep(window)
 
     def expect(self, name: str, labels: Labels) -> None:
         """Let a counter or histogram exist from 0 for these labels, before any event. Other names do nothing."""

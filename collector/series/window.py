@@ -228,7 +228,7 @@ class Bank:
         return column
 
     def _grow(self) -> None:
-        room = len(self.current) * 2
+        room = len(self.current) * 5 // 4
         for array in (self.current, self.bases, self.births, self.changed):
             array.resize(room, refcheck=False)
 
@@ -291,11 +291,6 @@ class Bank:
             if ended:
                 level.amend(slots[:ended], columns[:ended], amounts[:ended], self.size)
 
-    def floor(self, at: int) -> int:
-        """The slot end at or before a tick to which a read at this tick is rounded."""
-        level = self._level(at)
-        return at if level is None else at // level.grain * level.grain
-
     def _level(self, at: int) -> Level | None:
         for level in self.levels:
             if at >= level.since and at // level.grain >= level.horizon(self.frontier):
@@ -311,7 +306,12 @@ class Bank:
         return level.row(at, self.size).take(columns)
 
     def increase(self, columns: Array, start: int, end: int) -> Array:
-        """What was added in (start, end], as float64; exact where both lie on the grain, or `end` at the frontier."""
+        """What was added in (start, end], as float64; exact where both lie on the grain, or `end` at the frontier.
+
+        NaN where no window is kept at all.
+        """
+        if not self.levels:
+            return np.full(len(columns), np.nan)
         return (self._raw(columns, end) - self._raw(columns, start)).astype(np.float64)
 
     def value(self, columns: Array, at: int) -> Array:

@@ -46,7 +46,7 @@ def split(body: bytes, content_type: str = "") -> list[bytes]:
             return [bytes(raw) for raw in _RAW_JSON_LIST.decode(start)]
         if kind == "application/json":  # also one pretty-printed object over several lines
             return [bytes(_RAW_JSON.decode(start))]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # the latter where it is nested too deeply
         if kind in _MSGPACK or b"\n" not in body.strip():
             return [body]
     return [line for line in map(bytes.strip, body.split(b"\n")) if line] or [body]

@@ -122,7 +122,8 @@ class _Tail:
         stored = self._intake.position(name)
         if stored is not None:
             position, _, index = str(stored).partition("/")
-            return _Stream(name, _entry_id(position.encode()), int(index) if index else None, is_read=True)
+            entry_id = _entry_id(position.encode())
+            return _Stream(name, entry_id, int(index) if index else None, is_read=entry_id != _START)
         if self._options.start_max_age is None:
             return _Stream(name, _START)
         seconds, micros = await self._connection.ask("TIME")  # ids follow the server's clock
@@ -175,6 +176,7 @@ class _Tail:
             stream.index = None  # made anew with later ids
         unread = None
         if state.last <= stream.position:
+            stream.position = state.last  # a moment to start from becomes the entry it stands for
             unread = 0
         elif state.first is None or state.first > stream.position:
             unread = state.length

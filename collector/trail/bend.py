@@ -29,9 +29,9 @@ from collector.trail.trail import (
 _MESSAGE = 300
 _MESSAGE_READ = 2_000
 """Masked before it is cut, so that no half of a secret is left; beyond this nobody looks."""
-_ANCHORS = (SENT,)
-_ID = 256
+ID_LENGTH = 256
 """Longest trace, parent or idempotency id that is kept: nobody's is longer, and a trail stays small."""
+_ANCHORS = (SENT,)
 
 
 def fill(trail: Trail, event: Event, texts: Texts) -> None:
@@ -42,15 +42,16 @@ def fill(trail: Trail, event: Event, texts: Texts) -> None:
             context = trace_context(event.traceparent)
             trace_id = context[0] if context else None
         if trace_id:
-            trail.trace_id = trace_id[:_ID]
-    if event.parent_id and not trail.parent_id:
-        trail.parent_id = event.parent_id[:_ID]
-    if event.root_id and not trail.root_id:
-        trail.root_id = event.root_id[:_ID]
-    if event.caller and not trail.caller:
-        trail.caller = texts.intern(event.caller[:_ID])
-    if event.idempotency_key and not trail.key:
-        trail.key = event.idempotency_key[:_ID]
+            trail.trace_id = trace_id[:ID_LENGTH]
+    parent_id, root_id, caller, key = event.parent_id, event.root_id, event.caller, event.idempotency_key
+    if parent_id and not trail.parent_id:
+        trail.parent_id = parent_id[:ID_LENGTH]
+    if root_id and not trail.root_id:
+        trail.root_id = root_id[:ID_LENGTH]
+    if caller and not trail.caller:
+        trail.caller = texts.intern(caller[:ID_LENGTH])
+    if key and not trail.key:
+        trail.key = key[:ID_LENGTH]
 
 
 def tell(trail: Trail, message: str) -> None:
@@ -80,7 +81,7 @@ def is_repeat(trail: Trail, kind: int, event: Event, time: float, at: float, gra
             return False
         if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
             return False
-        return is_explicit or attempt is None
+        return is_explicit == (attempt is not None)
     return repeats(trail.facts, kind, event, time, trail.source)
 
 
@@ -88,13 +89,13 @@ def repeats(facts: list[Fact] | None, kind: int, event: Event, time: float, sour
     """Whether these facts hold the event's very fact, with its sender's time, from the same channel."""
     if not facts or not time:
         return False
-    attempt, worker = event.attempt, event.worker
+    attempt, worker = event.attempt or 0, event.worker
     for fact in facts:
         if (
             fact.kind == kind
             and fact.time == time
             and fact.source == source
-            and (attempt is None or attempt == fact.attempt)
+            and attempt == fact.attempt
             and (not worker or worker == fact.worker)
         ):
             return True
@@ -117,7 +118,7 @@ def roll(trail: Trail, kind: int, event: Event, time: float, at: float) -> bool:
     if attempt is None and kind == STARTED:
         known = 1 + sum(fact.kind == RETRIED for fact in trail.facts or ())
         attempt = trail.attempt + 1 if known == trail.attempt else None
-    if attempt != trail.attempt + 1 or when < (trail.end_time or trail.end_at):
+    if attempt != trail.attempt + 1 or when <= (trail.end_time or trail.end_at):
         return False
     trail.facts = [*(trail.facts or ()), *slot_facts(trail)]
     clear_slots(trail)

@@ -69,9 +69,8 @@ class Notes:
             self._slow.append((at, {}))
             self._floor = {}
         floor = self._floor.get
-        seconds = out.seconds
-        for index in range(first, len(seconds)):
-            if seconds[index] > floor(out.measures[index], -1.0):
+        for index, (seconds, measure) in enumerate(zip(out.seconds[first:], out.measures[first:], strict=True), first):
+            if seconds > floor(measure, -1.0):
                 self._keep(out, index, home)
 
     def _keep(self, out: Transitions, index: int, home: int) -> None:

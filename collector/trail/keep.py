@@ -102,13 +102,6 @@ class Keep:
         """What all trails are estimated to take."""
         return self.count() * _OPEN_BYTES + self.irregular_facts * _FACT_BYTES + int(self._frozen_bytes)
 
-    def admit(self, home: Home, trail: Trail, at: float) -> None:
-        """Take a trail in; it is looked at again after the horizon."""
-        home.open[trail.task_id] = trail
-        self.wheel.arm(trail, at + self.bounds.horizon_seconds)
-        if trail.trace_id or trail.parent_id or trail.root_id:
-            home.links.add(trail, at)
-
     def thaw(self, home: Home, task_id: str, at: float) -> Trail | None:
         """Take a finished trail back among the open ones, where it is still remembered."""
         data = home.finished.take(task_id)
@@ -117,7 +110,8 @@ class Keep:
         self._frozen_bytes -= len(data) + _FROZEN_BYTES
         trail = self._decode(data)
         self.irregular_facts += len(trail.facts or ())
-        self.admit(home, trail, at)
+        home.open[task_id] = trail
+        self.wheel.arm(trail, at + self.bounds.horizon_seconds)
         return trail
 
     def look(self, home: Home, task_id: str) -> Trail | None:

@@ -26,42 +26,40 @@ class Generations(Generic[V]):
         self._began: float | None = None
         self._doomed: list[dict[str, V]] = []
         self._seconds = seconds
-        self._size = 0
+        self.size = 0
+        self._parts: list[dict[str, V]] = [self._young]
+        """All dicts, newest first: what a look-up goes through."""
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def put(self, key: str, value: V, at: float) -> int:
         """Remember a value; gives how many others had to leave early for it."""
         young = self._young
         if key not in young:
-            self._size += 1
+            self.size += 1
             young[key] = value
             if self._began is None:
                 self._began = at
             elif len(young) > self._share or at >= self._began + self._span:
                 self._turn(at)
-            return self._shed() if self._size > self._limit else 0
+            return self._shed() if self.size > self._limit else 0
         young[key] = value
         return 0
 
     def get(self, key: str) -> V | None:
         """The newest value of a key."""
-        value = self._young.get(key)
-        if value is None:
-            for _, part in self._old:
-                value = part.get(key)
-                if value is not None:
-                    return value
-        return value
+        for part in self._parts:
+            if key in part:
+                return part[key]
+        return None
 
     def take(self, key: str) -> V | None:
         """The value of a key, which is then no longer remembered."""
-        for part in (self._young, *(part for _, part in self._old)):
-            value = part.pop(key, None)
-            if value is not None:
-                self._size -= 1
-                return value
+        for part in self._parts:
+            if key in part:
+                self.size -= 1
+                return part.pop(key)
         return None
 
     def forget(self, at: float) -> None:
@@ -91,7 +89,7 @@ class Generations(Generic[V]):
 
     def _shed(self) -> int:
         left = 0
-        while self._size > self._limit and (self._old or self._young):
+        while self.size > self._limit and (self._old or self._young):
             left += self.shed()
         return left
 
@@ -99,10 +97,12 @@ class Generations(Generic[V]):
         if self._young:
             self._old.insert(0, (at, self._young))
             self._young = {}
+            self._parts = [self._young, *(part for _, part in self._old)]
         self._began = None
 
     def _drop(self) -> int:
         part = self._old.pop()[1]
-        self._size -= len(part)
+        self._parts.pop()
+        self.size -= len(part)
         self._doomed.append(part)
         return len(part)

@@ -144,7 +144,7 @@ class Settler:
         else:
             for other in trail.facts or ():
                 task, queue = task or other.task, queue or other.queue
-        usual = self._rows.queues.get(task, "") if task and not queue else ""
+        usual = (self._rows.queues.get(task) or "") if task and not queue else ""
         is_missing = not task or bool(usual)
         if is_missing and decided < fact.at + self._grace:
             return -1, True
@@ -210,23 +210,34 @@ class Settler:
         return due
 
     def _flights(self, life: Life, out: Transitions) -> bool:
-        """Bring starts up and ends down; gives whether anything is still in flight."""
+        """Bring starts up and ends down; gives whether anything is still in flight.
+
+        An end that came before the start it belongs to may have taken another one down: the two then change places.
+        """
+        running = tally.executions(life)
+        landed = [start.fact for start, end_at in running if end_at is None and start.fact.flags & DOWN]
         is_flying = False
-        for start, end_at in tally.executions(life):
+        for start, end_at in running:
             fact = start.fact
-            if fact.flags & DOWN or not fact.flags & COUNTED:
+            if not fact.flags & COUNTED or (fact.flags & DOWN and end_at is not None):
                 continue
-            if end_at is not None and end_at <= fact.at and not fact.flags & UP:
+            if end_at is None:
+                is_flying = True
+            elif end_at <= fact.at and not fact.flags & UP and not landed:
                 fact.flags |= UP | DOWN
                 continue
             if not fact.flags & UP:
                 fact.flags |= UP
                 out.count(fact.row, FLIGHT_UP, fact.at)
-            if end_at is None:
-                is_flying = True
-            else:
+            if end_at is not None:
                 fact.flags |= DOWN
-                out.count(fact.row, FLIGHT_DOWN, max(end_at, fact.at))
+                if landed:
+                    landed.pop().flags &= ~DOWN
+                else:
+                    out.count(fact.row, FLIGHT_DOWN, max(end_at, fact.at))
+        for fact in landed:
+            fact.flags &= ~DOWN
+            out.count(fact.row, FLIGHT_UP, life.order[-1].fact.at)
         return is_flying
 
     def _dead_letter(self, trail: Trail, life: Life, out: Transitions) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collector.model.alert import Evidence
 from collector.model.event import KIND_CODE, Event, Time, unix_seconds
-from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.trail.bend import ID_LENGTH, cut, fill, is_repeat, promote, repeats, roll, tell
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Home, Keep
 from collector.trail.lifecycle import IS_FAILURE, KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
@@ -43,12 +43,14 @@ from collector.trail.trail import (
 from collector.trail.transitions import DUPLICATE_SUCCESS, FLIGHT_DOWN, FLIGHT_UP, RUN, STRIDE, TOTAL, WAIT, Transitions
 
 # Compiled for the hot loop. Per kind: the marks with which an event of it does not fit the slots (the kinds beyond have
-# none), and the bits it sets.
+# none), those whose facts it must not be later or earlier than, and the bits it sets by what it names.
 _ENDING = M_IRREGULAR | M_END
 MISFIT = (M_IRREGULAR | M_SENT, M_IRREGULAR | M_RECEIVED, M_IRREGULAR | M_STARTED, _ENDING, _ENDING, _ENDING)
+ORDERED = (M_FINAL, 0, M_END, M_STARTED, M_STARTED, M_STARTED)
 SEEN = tuple(1 << kind for kind in range(FLAT_KINDS))
-NAMED = tuple(1 << kind << NAMED_SHIFT for kind in range(FLAT_KINDS))
-EXPLICIT = tuple(1 << kind << EXPLICIT_SHIFT for kind in range(FLAT_KINDS))
+NAMED = tuple(bit | bit << NAMED_SHIFT for bit in SEEN)
+EXPLICIT = tuple(bit | bit << EXPLICIT_SHIFT for bit in SEEN)
+TOLD = tuple(bit | bit << NAMED_SHIFT | bit << EXPLICIT_SHIFT for bit in SEEN)
 
 _OTHERS = M_RECEIVED | M_STARTED | M_END
 
@@ -76,6 +78,7 @@ class Stitcher:
         self._keys = keys
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
         self._channels: dict[str, int] = {}
+        self._horizon = bounds.horizon_seconds
 
     def stitch(  # noqa: C901, PLR0912, PLR0915 - one flat loop: a call per step costs more than the step
         self, source: str, application: str, events: Sequence[Event], ats: Sequence[float], out: Transitions
@@ -86,11 +89,10 @@ class Stitcher:
         """
         home = self._keep.home(f"={application}" if application else source)
         channel = self._channel(source)
-        trails = home.open
-        find_trail = trails.get
-        pairs = self._rows.pairs(source)
-        find_row = pairs.get
-        kinds, misfit, seen, named, explicit = KIND_CODE, MISFIT, SEEN, NAMED, EXPLICIT
+        find_trail = home.open.get
+        find_row = self._rows.pairs(source).get
+        kinds, misfit, ordered = KIND_CODE, MISFIT, ORDERED
+        seen, named, explicit, told = SEEN, NAMED, EXPLICIT, TOLD
         count, count_at = out.codes.append, out.ats.append
         measure, measure_seconds = out.measures.append, out.seconds.append
         measure_at, witness = out.measured_ats.append, out.witnesses.append
@@ -111,38 +113,35 @@ class Stitcher:
                 trail = self._enter(home, channel, source, event, row, at)
             elif event.trace_id is not None and not trail.trace_id:
                 self._link(home, trail, event, at)
-            if row < 0 and (row == NAMELESS or self._fits(trail, event)):
+            if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
                 row = trail.row
             stamp = event.time
-            time = stamp if isinstance(stamp, float) else _seconds(stamp)
+            time = stamp if type(stamp) is float else _seconds(stamp)
             marks = trail.marks
             attempt = event.attempt
             worker = event.worker
-            when = time or at
+            known_worker = trail.worker
             if (
-                kind >= FLAT_KINDS
+                kind > RETRIED
+                or row != trail.row  # also: another source
                 or marks & misfit[kind]
-                or row != trail.row
-                or channel != trail.source
                 or (attempt != trail.attempt and (attempt is not None or trail.attempt != 1))
-                or (worker and worker != trail.worker and trail.worker)
-                or (kind == STARTED and marks & M_END and when > (trail.end_time or trail.end_at))
-                or (kind > STARTED and marks & M_STARTED and when < (trail.started_time or trail.started_at))
-                or (kind == SENT and marks & M_FINAL and when > (trail.end_time or trail.end_at))
+                or (worker and worker != known_worker and known_worker)
+                or (marks & ordered[kind] and _is_out_of_order(trail, kind, time or at))
             ):
                 verdict = self._misfit(trail, event, kind, row, channel, time, at, out)
                 if verdict:
                     duplicates += verdict == _DUPLICATE
                     continue
                 marks = trail.marks
+                known_worker = trail.worker
 
-            marks |= seen[kind]
             if worker:
-                marks |= named[kind]
-                if not trail.worker:
+                marks |= named[kind] if attempt is None else told[kind]
+                if not known_worker:
                     trail.worker = self._texts.intern(worker)
-            if attempt is not None:
-                marks |= explicit[kind]
+            else:
+                marks |= seen[kind] if attempt is None else explicit[kind]
             code = row * STRIDE + kind
 
             if kind == STARTED:
@@ -294,24 +293,44 @@ class Stitcher:
     def _enter(self, home: Home, channel: int, source: str, event: Event, row: int, at: float) -> Trail:
         """The trail of an id that is not open: thawed where it is remembered, else new."""
         keep = self._keep
-        if len(home.finished):
-            thawed = keep.thaw(home, event.task_id, at)
+        task_id = event.task_id
+        if home.finished.size:
+            thawed = keep.thaw(home, task_id, at)
             if thawed is not None:
                 return thawed
+        task, queue = event.task, event.queue
         marks = NEW
         if row >= 0:
-            self._rows.seen(event.task or "", event.queue or "")
-        elif event.task and event.task not in self._rows.queues:
-            row = self._rows.row(event.task, "", source)
+            if row < self._rows.cap:
+                self._rows.queues[task] = queue
+        elif task and task not in self._rows.queues:
+            row = self._rows.row(task, "", source)
         else:
             row, marks = -1, M_IRREGULAR
-        trail = Trail(event.task_id, home.index, channel, row, at, event.attempt or 1, marks)
-        fill(trail, event, self._texts)
+        caller, trace_id, parent_id = event.caller, event.trace_id, event.parent_id
+        trail = Trail(
+            task_id,
+            home.index,
+            channel,
+            row,
+            at,
+            event.attempt or 1,
+            marks,
+            "",
+            self._texts.intern(caller[:ID_LENGTH]) if caller else "",
+            trace_id[:ID_LENGTH] if trace_id else "",
+            parent_id[:ID_LENGTH] if parent_id else "",
+        )
+        if event.idempotency_key is not None or event.root_id is not None or event.traceparent is not None:
+            fill(trail, event, self._texts)
         dead = self._settler.dead
-        if dead and (home.index, event.task_id) in dead:
-            trail.dead_row = dead[home.index, event.task_id]
+        if dead and (home.index, task_id) in dead:
+            trail.dead_row = dead[home.index, task_id]
             trail.marks = M_IRREGULAR
-        keep.admit(home, trail, at)
+        home.open[task_id] = trail
+        keep.wheel.arm(trail, at + self._horizon)
+        if trail.trace_id or trail.parent_id or trail.root_id:
+            home.links.add(trail, at)
         return trail
 
     def _link(self, home: Home, trail: Trail, event: Event, at: float) -> None:
@@ -427,6 +446,13 @@ class Stitcher:
             settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
             cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
         keep.irregular_facts += len(trail.facts or ()) - held
+
+
+def _is_out_of_order(trail: Trail, kind: int, when: float) -> bool:
+    """Whether an end lies before its start, or a start or `sent` after the end."""
+    if kind > STARTED:
+        return when < (trail.started_time or trail.started_at)
+    return when > (trail.end_time or trail.end_at)
 
 
 def _origin(trail: Trail) -> tuple[float, float]:

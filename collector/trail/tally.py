@@ -114,14 +114,15 @@ def _in_order(facts: Sequence[Fact], grace: float) -> list[Placed]:
         for placed in order:
             if placed.kind <= STARTED and not placed.fact.time:
                 placed.when = next((end for end in ends if end < placed.when <= end + grace), placed.when)
-    order.sort(key=lambda p: (p.when, TIE[p.kind], p.attempt, p.fact.worker))
+    order.sort(key=lambda p: (p.when, TIE[p.kind], p.kind, p.attempt, p.fact.worker))
     return order
 
 
 def _retry_first(order: list[Placed], index: int, life: Life) -> Placed:
     """With one sender's time for both, a retry of what is running comes before the next start."""
     placed = order[index]
-    if life.starts and not any(p.when >= life.starts[-1].when for p in life.order if IS_TRY_END[p.kind]):
+    last = next((p for p in reversed(life.order) if p.kind == STARTED or IS_TRY_END[p.kind]), None)
+    if last is not None and last.kind == STARTED:
         for other in range(index + 1, len(order)):
             if order[other].when != placed.when:
                 break
@@ -206,11 +207,11 @@ def _starts(life: Life, attempt: int) -> list[Placed]:
 
 
 def _capped(ends: list[Placed], starts: list[Placed]) -> list[Placed]:
-    """At most as many ends as starts (on the same worker, where named), at least one; counted ones stay."""
+    """At most as many ends as starts (on the same worker, where named), at least one."""
     on_worker = Counter(start.fact.worker for start in starts)
     used: Counter[str] = Counter()
     kept: list[Placed] = []
-    for end in sorted(ends, key=lambda p: (not p.fact.flags, not p.fact.worker, p.when)):
+    for end in sorted(ends, key=lambda p: (not p.fact.worker, p.when)):
         worker = end.fact.worker
         if worker:
             fits = used[worker] < max(1, on_worker[worker] + on_worker[""])
@@ -268,7 +269,7 @@ def tries(life: Life) -> list[tuple[int, Placed | None, Placed | None]]:
     """Attempt, start and end of every execution; either may be missing. By attempt, then by time."""
     rows: list[tuple[int, Placed | None, Placed | None]] = []
     ends = [p for (kind, _), group in life.groups.items() if IS_TRY_END[kind] for p in group.counted]
-    ends.sort(key=_when)
+    ends.sort(key=lambda p: (p.when, p.kind))
     for start in life.of(STARTED):
         worker = start.fact.worker
         fits = (e for e in ends if e.attempt == start.attempt and e.when >= start.when)

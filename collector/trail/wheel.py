@@ -6,8 +6,6 @@ Entries are never removed; the caller looks whether what comes out is still due 
 from __future__ import annotations
 
 import heapq
-from math import floor
-
 from collector.trail.trail import Trail
 
 
@@ -16,15 +14,16 @@ class Wheel:
 
     def __init__(self) -> None:
         self._seconds: dict[int, list[Trail]] = {}
+        self._last: list[Trail] = []
+        self._last_second = -1
 
     def arm(self, trail: Trail, at: float) -> None:
         """Look at this trail again in the second after `at`."""
-        second = floor(at) + 1
-        bucket = self._seconds.get(second)
-        if bucket is None:
-            self._seconds[second] = [trail]
-        else:
-            bucket.append(trail)
+        second = int(at) + 1
+        if second != self._last_second:
+            self._last = self._seconds.setdefault(second, [])
+            self._last_second = second
+        self._last.append(trail)
 
     def next_due(self) -> float | None:
         """The earliest second that has anything in it."""
@@ -42,6 +41,7 @@ class Wheel:
             if len(bucket) <= left:
                 taken += bucket
                 del self._seconds[second]
+                self._last_second = -1
             else:
                 taken += bucket[-left:]
                 del bucket[-left:]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -31,9 +31,10 @@ _REGULAR = {
 _TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def _bodies(change: Callable[[int], bytes]) -> Batch:
+def _bodies(change: Callable[[int], bytes], fields: Mapping[str, str] | None = None) -> Batch:
     bodies = [change(number) for number in range(BATCH)]
-    return Batch(source="bench", place="0", bodies=bodies, receipts=list(range(BATCH)), received_at=0.0)
+    records = None if fields is None else [fields] * BATCH
+    return Batch(source="bench", place="0", bodies=bodies, receipts=list(range(BATCH)), received_at=0.0, fields=records)
 
 
 def _json(**changed: object) -> bytes:
@@ -46,6 +47,8 @@ CASES: dict[str, Batch] = {
     "1% malformed": _bodies(lambda number: _json() if number % 100 else _json()[:-9]),
     "times as text": _bodies(lambda _: _json(time="2026-09-21T14:13:20.123Z")),
     "with traceparent": _bodies(lambda _: _json(traceparent=_TRACEPARENT)),
+    "headers of others": _bodies(lambda _: _json(), {"content-type": "application/json", "tenant": "t1"}),
+    "headers that fill": _bodies(lambda _: _json(), {"traceparent": _TRACEPARENT}),
     "lists of 100": _bodies(lambda _: b"[" + b",".join([_json()] * 100) + b"]"),
     "all malformed": _bodies(lambda _: _json()[:-9]),
 }

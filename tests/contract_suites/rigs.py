@@ -99,7 +99,6 @@ class Rig(Protocol):
     """One kind of source under test. `write` puts bodies into place number `lane`."""
 
     lanes: int
-    resumes: bool
 
     def source(self) -> Source: ...
     async def write(self, bodies: Sequence[bytes], lane: int = 0) -> None: ...
@@ -109,7 +108,7 @@ class Rig(Protocol):
 class KafkaRig:
     """One topic of its own with two partitions."""
 
-    lanes, resumes = 2, True
+    lanes = 2
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -131,10 +130,10 @@ class KafkaRig:
 
 
 @asynccontextmanager
-async def kafka_topic(bootstrap: str, **configs: str) -> AsyncIterator[KafkaRig]:
+async def kafka_topic(bootstrap: str, partitions: int = 2, **configs: str) -> AsyncIterator[KafkaRig]:
     """A rig on a new topic; `configs` are the topic's, with `_` for `.`."""
     rig = KafkaRig(bootstrap)
-    await create_topic(bootstrap, rig.topic, rig.lanes, **configs)
+    await create_topic(bootstrap, rig.topic, partitions, **configs)
     rig.producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_request_size=1 << 26, metadata_max_age_ms=500)
     await rig.producer.start()
     try:
@@ -171,7 +170,7 @@ def address_of(url: str) -> RedisAddress:
 class RedisRig:
     """Two streams of its own."""
 
-    lanes, resumes = 2, True
+    lanes = 2
 
     def __init__(self, url: str) -> None:
         self.client = redis.asyncio.Redis.from_url(url)
@@ -194,7 +193,7 @@ class RedisRig:
 class UnixRig:
     """One socket; a lane is a connection, all share one place."""
 
-    lanes, resumes = 1, False
+    lanes = 1
 
     def __init__(self, folder: Path) -> None:
         self.options = UnixOptions(name="u", path=str(folder / "e.sock"))
@@ -218,7 +217,7 @@ class UnixRig:
 class FileRig:
     """One file in one of the three forms; to be written before it is read."""
 
-    lanes, resumes = 1, True
+    lanes = 1
 
     def __init__(self, folder: Path, squeeze: Callable[[bytes], bytes]) -> None:
         self.options = FileOptions(name="f", path=str(folder / "events"))

@@ -104,7 +104,7 @@ def test_each_kind_of_malformed_body_is_rejected_for_its_reason(body, reason):
     """What is not an event is told apart by a reason from the closed list, and spoils neither neighbour."""
     out = decoded(GOOD, body, GOOD)
     assert out.events == [EVENT, EVENT]
-    assert out.indexes == [0, 2]
+    assert out.sources == [0, 2]
     assert [(reject.index, reject.reason) for reject in out.rejects] == [(1, reason)]
     assert reason in REASONS
 
@@ -141,7 +141,7 @@ def test_regular_bodies_are_one_to_one():
 def test_a_list_counts_each_element_by_itself():
     """One bad element costs one event, and it is named by its number."""
     out = decoded(GOOD, b"[" + GOOD + b',7,{"kind":"sent"},' + GOOD + b"]", GOOD, b"[]")
-    assert out.indexes == [0, 1, 1, 2]
+    assert out.sources == [0, 1, 1, 2]
     assert out.events == [EVENT] * 4
     assert [(reject.index, reject.reason) for reject in out.rejects] == [(1, "not_an_object"), (1, "missing_id")]
     assert [reject.detail.partition(":")[0] for reject in out.rejects] == ["element 1", "element 2"]
@@ -152,7 +152,7 @@ def test_msgpack_says_the_same_as_json():
     fields = json.loads(GOOD)
     out = decoded(pack(fields), GOOD, pack([fields, 7, fields]), pack(fields))
     assert out.events == [EVENT] * 5
-    assert out.indexes == [0, 1, 2, 2, 3]
+    assert out.sources == [0, 1, 2, 2, 3]
     assert [(reject.index, reject.reason) for reject in out.rejects] == [(2, "not_an_object")]
 
 
@@ -235,7 +235,27 @@ def test_record_fields_fill_what_the_body_lacks():
     full, *bare = out.events
     assert (full.task, full.worker, full.attempt, full.trace_id) == ("pay.settle", "w1", 2, TRACE)
     assert bare == [EVENT, EVENT]
-    assert out.indexes == [0, 1, 2]
+    assert out.sources == [0, 1, 2]
+
+
+def test_record_fields_in_text_fill_alike():
+    """What needs no check is filled into the decoded event, with the same result as the long way."""
+    fields = {"task": "other", "worker": "w1", "caller": "", "traceparent": f"00-{TRACE}-{SPAN}-01"}
+    short, long = decoded(GOOD, GOOD, fields=[fields, fields | {"labels": ""}]).events
+    assert (
+        short
+        == long
+        == Event(
+            kind="started",
+            task_id="a",
+            time=AT,
+            task="pay.settle",
+            queue="payments",
+            worker="w1",
+            trace_id=TRACE,
+            span_id=SPAN,
+        )
+    )
 
 
 def test_an_entry_of_fields_alone_is_the_event():
@@ -311,5 +331,5 @@ def test_one_bad_body_costs_one_reject(events):
         Batch(source="s", place="p", bodies=bodies, receipts=list(range(len(bodies))), received_at=1.79e9)
     )
     assert [(event.kind, event.task_id) for event in out.events] == events
-    assert out.indexes == [index for index in range(len(bodies)) if index != middle]
+    assert out.sources == [index for index in range(len(bodies)) if index != middle]
     assert [reject.index for reject in out.rejects] == [middle]

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from collector.series.buckets import EDGES, LE, LE_OF_BIN, LE_TEXT, MIDDLES, Pages, bins_of
-from conftest import Fleet, match
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from series_fleet import Fleet, match
+
+from collector.series.buckets import EDGES, LE, LE_OF_BIN, LE_TEXT, MIDDLES, Pages, bins_of
 
 T0 = 1_790_000_000
 
@@ -30,12 +31,13 @@ def observed(observations, steps, keep=(300.0,)):
     at = 0.0
     for index, (task, seconds, offset) in enumerate(observations):
         fleet.measured("run", seconds, T0 + offset, task=f"t{task}")
-        fleet.flush()
-        if index < len(steps):
+        if index < len(steps) and steps[index]:
+            fleet.flush()
             at = min(at + steps[index], 700)
             fleet.store.advance(T0 + at)
             for window in keep:  # windows run while facts come
                 ask(fleet, T0 + at - window, T0 + at)
+    fleet.flush()
     fleet.store.advance(T0 + 700)
     return fleet
 
@@ -44,7 +46,9 @@ def ask(fleet, start, end, q=0.5, name="task_run_seconds_bucket"):
     """Label set -> quantile, each series by itself."""
     (series,) = fleet.store.select(name, ())
     groups = np.arange(len(series.labels))
-    return dict(zip(series.labels, fleet.store.quantile(series, groups, len(groups), q, start, end).tolist(), strict=True))
+    return dict(
+        zip(series.labels, fleet.store.quantile(series, groups, len(groups), q, start, end).tolist(), strict=True)
+    )
 
 
 @settings(max_examples=120, deadline=None)
@@ -93,7 +97,7 @@ def test_quantiles_sums_and_buckets_do_not_depend_on_the_order(observations, ste
 @given(groups=st.lists(st.integers(0, 4), min_size=1, max_size=12), q=st.sampled_from([0.0, 0.5, 0.99]), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_groups_merge_their_histograms(groups, q, data):
-    """The quantile of a group is that of all observations of its series, in any order of groups; an empty group is NaN."""
+    """The quantile of a group is that of all observations of its series, in any order; an empty one is NaN."""
     pages = Pages(len(groups))
     values = [data.draw(st.lists(st.floats(1e-5, 1e4), max_size=6)) for _ in groups]
     for histogram, seconds in enumerate(values):
@@ -164,7 +168,7 @@ def test_count_and_sum_are_exact_counters(fleet):
 
 
 def test_le_series_are_exact_on_demand(fleet):
-    """A matcher of `le`, in either spelling, gives counters with exact values and increases; kind histogram has none."""
+    """A matcher of `le`, in either spelling, gives counters with exact values and increases."""
     for offset, seconds in enumerate([0.005, 0.0051, 0.5, 0.7, 30.0, 90_000.0]):
         fleet.measured("run", seconds, T0 + offset + 1)
     fleet.flush()
@@ -225,6 +229,47 @@ def test_a_running_window_nobody_asks_for_leaves(fleet):
     assert not fleet.store.catalogue.histograms._running
     (got,) = ask(fleet, T0 + 3_701, T0 + 4_001).values()
     assert got == pytest.approx(7, rel=0.01)
+
+
+def test_a_running_window_may_begin_earlier_again(fleet):
+    """Asked for a start before the last one, it takes back in what it had let go."""
+    for offset in range(10):
+        fleet.measured("run", 1.0 + offset, T0 + offset)
+    fleet.flush()
+    fleet.store.advance(T0 + 20)
+    assert min(ask(fleet, T0 + 5, T0 + 305, q=0.0).values()) == pytest.approx(7, rel=0.01)
+    assert min(ask(fleet, T0 - 1, T0 + 299, q=0.0).values()) == pytest.approx(1, rel=0.01)
+
+
+def test_a_hundred_histograms_are_as_good_as_one(fleet):
+    """Columns, pages and totals grow while a window runs; each histogram keeps its own numbers."""
+    for task in range(100):
+        fleet.measured("run", 1.0 + task, T0 + 1 + task, task=f"t{task:02}")
+        fleet.flush()
+        fleet.store.advance(T0 + 1 + task)
+        got = ask(fleet, T0 - 199 + task, T0 + 101 + task)
+        assert sorted(got.values()) == pytest.approx([1.0 + other for other in range(task + 1)], rel=0.01)
+    assert sum(fleet.value("task_run_seconds_bucket", le="10").values()) == 10
+
+
+def test_a_late_observation_finds_its_merged_slot():
+    """Merged slots still take what comes late; what is older than any window is only in the totals."""
+    fleet = Fleet(keep=(30.0, 900.0))
+    for second in range(0, 900, 10):
+        fleet.measured("run", 2.0, T0 + second)
+    fleet.flush()
+    fleet.store.advance(T0 + 900)
+    fleet.measured("run", 50.0, T0 + 120)
+    fleet.measured("run", 50.0, T0 + 121)
+    fleet.measured("run", 50.0, T0 - 9_000)
+    fleet.flush()
+    fleet.store.advance(T0 + 901)
+    assert set(ask(fleet, T0, T0 + 900, q=0.97).values()) == {MIDDLES[bins_of(np.array([2.0]))[0]]}
+    assert list(ask(fleet, T0, T0 + 900, q=1.0).values()) == pytest.approx([50], rel=0.01)
+    (series,) = fleet.store.select("task_run_seconds_bucket", match(le="+Inf"))
+    assert fleet.store.increase(series, T0 + 115, T0 + 125).tolist() == [1 + 2]
+    assert fleet.store.increase(series, T0 - 99_999, T0 + 901).tolist() == [92]
+    assert fleet.store.value(series, T0 + 901)[0].tolist() == [93]
 
 
 def test_pages_that_fall_empty_are_used_again():

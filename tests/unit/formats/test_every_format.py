@@ -62,7 +62,7 @@ def test_no_bytes_break_a_format(name, data, bodies):
     )
     out = FORMATS[name](batch)
     assert out == FORMATS[name](batch)
-    indexes = list(range(len(bodies))) if out.indexes is None else out.indexes
+    indexes = list(range(len(bodies))) if out.sources is None else out.sources
     assert len(indexes) == len(out.events)
     assert indexes == sorted(indexes)
     rejected = [reject.index for reject in out.rejects]

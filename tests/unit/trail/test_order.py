@@ -1,0 +1,99 @@
+"""Counts, states and flight are a function of the set of facts: whatever order they come in, and whichever path they take."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.model.event import TASK_KINDS
+from collector.trail import stitcher as stitcher_module
+from collector.trail.trail import M_IRREGULAR
+from conftest import Bench
+
+KINDS = ["sent", "received", "started", "started", "succeeded", "failed", "retried", "retried", *TASK_KINDS]
+
+
+@st.composite
+def fact_sets(draw, *, is_tidy):
+    """Facts of one task within grace: tidy ones name worker and attempt, others leave some of it out.
+
+    A sender names the attempt with a kind of fact always or never; that is what the promise is about.
+    """
+    count = draw(st.integers(1, 7))
+    naming = draw(st.sets(st.sampled_from(TASK_KINDS)))
+    facts = []
+    for _ in range(count):
+        kind = draw(st.sampled_from(KINDS))
+        at = draw(st.integers(0, 40)) / 10
+        worker = draw(st.sampled_from(["w1", "w2"] if is_tidy else ["w1", "w1", None]))
+        attempt = draw(st.sampled_from([1, 1, 2])) if is_tidy or kind in naming else None
+        facts.append({"kind": kind, "at": at, "worker": worker, "attempt": attempt})
+    order = draw(st.permutations(range(count)))
+    repeated = draw(st.lists(st.integers(0, count - 1), max_size=2))
+    return facts, [*order, *repeated]
+
+
+def result(facts, order, *, frontier=0.0):
+    """What stitching the facts in this order, one by one, comes to."""
+    bench = Bench()
+    for n in order:
+        bench.stitch(bench.event(**facts[n]))
+    bench.expire(frontier).expire(100)
+    view = bench.stitcher.find("a")
+    assert bench.lowest("flight") >= 0
+    assert bench.lowest("dead") >= 0
+    return (
+        bench.counts(),
+        view.state,
+        [(a.attempt, a.worker, a.started, a.outcome) for a in view.attempts],
+        bench.gauge("flight"),
+        bench.gauge("dead"),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(fact_sets(is_tidy=True))
+def test_order_and_repetition_do_not_matter(case):
+    """Any permutation with repetitions, within grace, counts like the facts in the order of their times."""
+    facts, order = case
+    in_order = sorted(range(len(facts)), key=lambda n: facts[n]["at"])
+    assert result(facts, order) == result(facts, in_order)
+
+
+@settings(max_examples=300, deadline=None)
+@given(fact_sets(is_tidy=False))
+def test_order_does_not_matter_where_attempts_are_absent(case):
+    """The same where events leave attempt or worker out."""
+    facts, order = case
+    in_order = sorted(range(len(facts)), key=lambda n: facts[n]["at"])
+    assert result(facts, order) == result(facts, in_order)
+
+
+@settings(max_examples=300, deadline=None)
+@given(fact_sets(is_tidy=False))
+def test_the_fast_path_is_the_tally(case):
+    """The slots of the hot loop give what `tally` alone gives, whatever comes."""
+    facts, order = case
+    fast = result(facts, order)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stitcher_module, "NEW", M_IRREGULAR)
+        assert result(facts, order) == fast
+
+
+@settings(max_examples=300, deadline=None)
+@given(fact_sets(is_tidy=True))
+def test_the_fast_path_measures_like_the_tally(case):
+    """Durations are observed once, and the same, on both paths for facts in the order of their times."""
+    facts, _ = case
+    order = sorted(range(len(facts)), key=lambda n: facts[n]["at"])
+
+    def measured():
+        bench = Bench()
+        bench.stitch(*(bench.event(**facts[n]) for n in order)).expire(100)
+        return bench.measures()
+
+    fast = measured()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stitcher_module, "NEW", M_IRREGULAR)
+        assert measured() == fast
