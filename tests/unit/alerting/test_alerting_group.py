@@ -9,13 +9,17 @@ import struct
 
 import numpy as np
 import pytest
-from conftest import row
 
+from collector import promql
 from collector.alerting.dependencies import connect
-from collector.alerting.group import next_slot
+from collector.alerting.group import Group, Surroundings, next_slot
 from collector.alerting.overlay import Overlay
+from collector.alerting.rulefile import load
 from collector.model.errors import TasktrailError
 from collector.model.labels import Matcher, labels_of
+from collector.series.store import Store as RealStore
+from collector.trail.rows import Errors, Rows
+from tests.unit.alerting.standins import row
 
 RECORD = "groups: [{name: g, limit: 2, rules: [{record: r, expr: x, labels: {team: core}}]}]"
 CHAIN = """
@@ -240,24 +244,34 @@ class Set:
         self.labels = tuple(labels)
 
 
-def test_between_slots_recordings_come_first(make_group, series, written):
-    """Between slots a rule sees what its recording rules give now; the store does not."""
-
-    class Live(Store):
-        def answer(self, expr, at):
-            return series.answer(expr, at)
-
-    group = make_group(CHAIN)
+def test_between_slots_recordings_come_first():
+    """Between slots a rule sees what its recording rules give now, with what they gave before; the store does not."""
+    text = """
+groups:
+- name: g
+  interval: 10s
+  rules:
+  - {record: job:x:sum, expr: sum by (job) (x)}
+  - {record: job:x:twice, expr: job:x:sum * 2}
+  - {alert: A, expr: job:x:twice > 5}
+  - {alert: B, expr: 'count_over_time(job:x:twice[1m]) > 1'}
+"""
+    store = RealStore([], Rows(), Errors())
+    spec = load("rules.yaml", text, promql.compile_expr).groups[0]
+    group = Group(spec, Surroundings(compile_expr=promql.compile_expr, put=store.put))
     connect(group.rules)
-    series.answers.update({"x": {row(job="a"): 1}, "first": {row(job="a"): 1}, "second": {row(job="a"): 1}})
-    Overlay.answer = lambda overlay, expr, at: overlay._below.answer(expr, at)
-    try:
-        (alert,) = group.evaluate_rule(group.rules[2], Live(), 100)
-    finally:
-        del Overlay.answer
-    assert alert.state == "firing"
-    assert [text for text, _ in series.asked] == ["x", "first", "second"]
-    assert written == []
+    labels = labels_of({"job": "a"})
+    store.put("x", labels, 100.0, 1.0)
+    store.advance(100.0)
+    assert group.evaluate(store, 100.0) == []
+    store.put("x", labels, 103.0, 3.0)
+    store.advance(103.0)
+    begun = [alert for rule in group.rules[2:] for alert in group.evaluate_rule(rule, store, 103.0)]
+    assert [(dict(alert.labels), alert.value) for alert in begun] == [
+        ({"alertname": "A", "job": "a"}, 6),
+        ({"alertname": "B", "job": "a"}, 2),
+    ]
+    assert promql.compile_expr("job:x:twice").evaluate(store, 103.0, 10).rows()[0][1] == 2
 
 
 @pytest.fixture

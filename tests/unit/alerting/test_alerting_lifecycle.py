@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import row
 
 from collector.alerting import lifecycle
+from tests.unit.alerting.standins import row
 
 ONE = {row(job="a"): 1}
 TWO = {row(job="a"): 1, row(job="b"): 2}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collector import promql
 from collector.alerting.findings import findings
 from collector.alerting.rulefile import load
 from collector.model.errors import ProblemsError
@@ -48,11 +49,11 @@ def problems(text, compile_expr):
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=[path.stem for path in BROKEN])
-def test_broken(path, compile_expr):
+def test_broken(path):
     """A file that is broken in one way gives its expected message, with its place."""
     expected = path.with_suffix(".expected").read_text(encoding="utf-8").splitlines()
     with pytest.raises(ProblemsError) as raised:
-        load(path.name, path.read_text(encoding="utf-8"), compile_expr)
+        load(path.name, path.read_text(encoding="utf-8"), promql.compile_expr)
     assert [str(problem) for problem in raised.value.problems] == expected
 
 
