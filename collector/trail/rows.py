@@ -23,8 +23,8 @@ class Rows:
 
     def __init__(self, cap: int = 10_000) -> None:
         self.cap = cap
-        self.queues: dict[str, str] = {}
-        """Task -> the queue last seen."""
+        self.queues: dict[str | None, str | None] = {}
+        """Task -> the queue last seen; the stitcher sets it for rows below `cap`."""
         self.overflowed = 0
         """How often a name was asked for that had no room."""
         self._names: list[tuple[str, str, str]] = []
@@ -61,11 +61,6 @@ class Rows:
         if len(pairs) < 4 * self.cap:
             pairs[task, queue] = code
         return code
-
-    def seen(self, task: str, queue: str) -> None:
-        """Remember the queue of a task."""
-        if task in self.queues or len(self.queues) < self.cap:
-            self.queues[task] = queue
 
 
 class Errors:
