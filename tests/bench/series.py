@@ -41,14 +41,12 @@ def say(what, value, unit):
     print(f"{what:<64} {value:>10.3f} {unit}", flush=True)
 
 
-def store_of(series=0, keep=(300.0,), fact="sent"):
+def store_of(series=0):
     """A store with so many counter series, all born."""
     rows = Rows(cap=10**6)
     store = Store(METRICS, rows, Errors(), cap=10**6)
-    for window in keep:
-        store.keep(window)
     if series:
-        codes = [rows.row(f"task{n}", f"q{n % 10}", "s") * STRIDE + FACT_CODE[fact] for n in range(series)]
+        codes = [rows.row(f"task{n}", f"q{n % 10}", "s") * STRIDE + FACT_CODE["sent"] for n in range(series)]
         store.count(codes, [T0] * series)
     store.advance(T0 + 0.5)
     return store, rows
@@ -199,9 +197,10 @@ def bench_quantiles():
 
 def bench_memory(kind):
     """Bytes per series, allocated by the store: 10,000 counters, or 2,000 histograms with 1 observation a second."""
-    name, window = kind.split("-")
+    name, window, reads = kind.split("-")
     number = 10_000 if name == "counter" else 2_000
-    store, rows = store_of(keep=(float(window),))
+    store, rows = store_of()
+    store.keep(float(window), {"counts": "task_sent_total", "quantiles": "task_run_seconds_bucket", "all": None}[reads])
     ids = [rows.row(f"task{n}", f"q{n % 10}", "s") for n in range(number)]
     tracemalloc.start()
     grain = 1 if float(window) <= 600 else 60
@@ -219,7 +218,11 @@ def bench_memory(kind):
         if name != "counter":
             (series,) = store.select("task_run_seconds_bucket", ())
             store.quantile(series, np.arange(number), number, 0.95, at - float(window), at)
-    say(f"bytes per {name} series, window {window} s", tracemalloc.get_traced_memory()[0] / number, "B")
+    say(
+        f"bytes per {name} series, window {window} s, rules read {reads}",
+        tracemalloc.get_traced_memory()[0] / number,
+        "B",
+    )
 
 
 if __name__ == "__main__":
@@ -230,5 +233,5 @@ if __name__ == "__main__":
         bench_advance()
         bench_reads()
         bench_quantiles()
-        for kind in ("counter-300", "counter-86400", "histogram-300"):
+        for kind in ("counter-300-counts", "counter-86400-counts", "histogram-300-quantiles", "histogram-300-all"):
             subprocess.run([sys.executable, __file__, kind], check=True)

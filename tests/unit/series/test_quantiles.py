@@ -259,8 +259,11 @@ def test_a_late_observation_finds_its_merged_slot():
         fleet.measured("run", 2.0, T0 + second)
     fleet.flush()
     fleet.store.advance(T0 + 900)
+    ends = list(fleet.store.catalogue.histograms.slots._ends)
     fleet.measured("run", 50.0, T0 + 120)
     fleet.measured("run", 50.0, T0 + 121)
+    fleet.flush()
+    assert set(fleet.store.catalogue.histograms.slots._ends) - set(ends) == {(T0 + 125) * 1_000_000}
     fleet.measured("run", 50.0, T0 - 9_000)
     fleet.flush()
     fleet.store.advance(T0 + 901)
@@ -270,6 +273,39 @@ def test_a_late_observation_finds_its_merged_slot():
     assert fleet.store.increase(series, T0 + 115, T0 + 125).tolist() == [1 + 2]
     assert fleet.store.increase(series, T0 - 99_999, T0 + 901).tolist() == [92]
     assert fleet.store.value(series, T0 + 901)[0].tolist() == [93]
+
+
+def test_what_was_merged_is_not_merged_again():
+    """Ageing touches what has just grown too old, not the whole past."""
+    fleet = Fleet(keep=(900.0,))
+    slots = fleet.store.catalogue.histograms.slots
+    for second in range(700):
+        fleet.measured("run", 2.0, T0 + second)
+        fleet.flush()
+        fleet.store.advance(T0 + second)
+    first = slots._slots[0]
+    fleet.store.advance(T0 + 760)
+    assert slots._slots[0] is first
+    assert not slots.ages((T0 + 760) * 1_000_000)
+
+
+def test_a_late_observation_at_the_start_of_a_running_window_is_outside(fleet):
+    """The window is left-open, also for what comes while it runs."""
+    fleet.measured("run", 2.0, T0 + 100)
+    fleet.flush()
+    fleet.store.advance(T0 + 305)
+    ask(fleet, T0 + 5, T0 + 305)
+    fleet.measured("run", 1.0, T0 + 5)
+    fleet.flush()
+    assert list(ask(fleet, T0 + 5, T0 + 305, q=0.0).values()) == pytest.approx([2], rel=0.01)
+
+
+def test_ranks_do_not_suffer_from_binary_fractions():
+    """0.07 * 100 is a little more than 7 in binary; the 7th smallest is meant."""
+    pages = Pages(1)
+    pages.add(bins_of(np.arange(1.0, 101.0)).astype(np.uint32))
+    one = np.zeros(1, np.int64)
+    assert pages.quantile(one, one, 1, 0.07)[0] == pytest.approx(7, rel=0.01)
 
 
 def test_pages_that_fall_empty_are_used_again():
