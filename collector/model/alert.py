@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -62,7 +62,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """One message to one receiver about one group of alerts, decided and ready to be sent."""
 
     key: str
-    """Dedup key: from receiver, group labels and alert fingerprints alone, the same on every retry and replica."""
+    """Dedup key: from receiver, group labels and the alerts' fingerprints, states and starts alone, so that it is the
+    same on every retry and replica."""
     at: float
     receiver: str
     status: Literal["firing", "resolved"]
@@ -73,3 +74,29 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     text: str
     external_url: str = ""
+    group_key: str = ""
+    """The group that speaks, as Alertmanager writes it: `{}:{alertname="DeadLetter"}`. `key` varies, it stays."""
+    target: str = ""
+    """Which of the receiver's targets this copy is for; "" where the receiver has none."""
+
+
+class Channel(Protocol):
+    """One target that notifications are sent to. Built with its own frozen options; keeps no queue, retries nothing."""
+
+    @property
+    def name(self) -> str:
+        """Names the target in logs and metrics; never holds a secret."""
+        ...
+
+    @property
+    def spacing_seconds(self) -> float:
+        """The least time between the starts of two sends."""
+        ...
+
+    async def send(self, notification: Notification) -> None:
+        """Return when the target has confirmed the notification. Raises ChannelError when it has not."""
+        ...
+
+    async def close(self) -> None:
+        """Give back connections. A channel that was closed is not used again."""
+        ...

@@ -1,10 +1,13 @@
 """The event: one lifecycle fact of one task (or of one worker), as product.md section 4 defines it.
 
-Takes the spellings that senders use, gives one struct. Unknown fields are ignored, so a sender may add its own.
+The types are strict, so that a body that decodes as an `Event` is right as it stands and costs nothing more. Other
+spellings (times as text, `traceparent`, empty strings) fail to decode; the formats read those the long way.
+Unknown fields are ignored, so a sender may add its own.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
@@ -48,31 +51,38 @@ KIND_CODE: dict[str, int] = {kind: code for code, kind in enumerate(KINDS)}
 EARLIEST = 946_684_800.0  # 2000-01-01: a clock before this was never set
 LATEST = 4_102_444_800.0  # 2100-01-01: a time after this is milliseconds, or nonsense
 
-Time: TypeAlias = float | str | None
+LONGEST_TEXT = 1000  # characters of an id, name or message: kept by the million, and enough to see what is wrong
+
+Time: TypeAlias = Annotated[float, msgspec.Meta(ge=EARLIEST, lt=LATEST)] | None
+Text: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_TEXT)]
+TraceId: TypeAlias = Annotated[str, msgspec.Meta(min_length=32, max_length=32)]
+SpanId: TypeAlias = Annotated[str, msgspec.Meta(min_length=16, max_length=16)]
 
 
 class Event(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
-    """One fact. `time`, `eta` and `expires` may be RFC 3339 text as decoded; `unix_seconds` reads them."""
+    """One fact, in its one regular spelling: times are Unix seconds, what is absent is None, never an empty string."""
 
     kind: Kind
-    task_id: str = ""
+    task_id: Text
+    """Required, because every task kind needs one; the formats give worker kinds without a task the id ""."""
     time: Time = None
-    task: str | None = None
-    queue: str | None = None
-    worker: str | None = None
-    caller: str | None = None
-    trace_id: str | None = None
-    span_id: str | None = None
-    parent_id: str | None = None
-    root_id: str | None = None
-    traceparent: str | None = None
+    task: Text | None = None
+    queue: Text | None = None
+    worker: Text | None = None
+    caller: Text | None = None
+    trace_id: TraceId | None = None
+    span_id: SpanId | None = None
+    parent_id: Text | None = None
+    root_id: Text | None = None
+    traceparent: None = None
+    """A spelling of `trace_id` and `span_id`, never kept: the field is here so that a body that has one is noticed."""
     attempt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-    error: str | None = None
-    error_message: str | None = None
-    run_seconds: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    error: Text | None = None
+    error_message: Text | None = None
+    run_seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
     eta: Time = None
     expires: Time = None
-    idempotency_key: str | None = None
+    idempotency_key: Text | None = None
     labels: dict[str, str] | None = None
 
 
@@ -93,14 +103,10 @@ def unix_seconds(value: float | str) -> float:
     return value
 
 
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
+
+
 def trace_context(traceparent: str) -> tuple[str, str] | None:
     """Trace id and span id of a W3C `traceparent` (version-trace-span-flags), or None where it is not one."""
-    parts = traceparent.split("-")
-    if len(parts) < 4 or len(parts[1]) != 32 or len(parts[2]) != 16:
-        return None
-    try:
-        if not int(parts[1], 16) or not int(parts[2], 16):
-            return None
-    except ValueError:
-        return None
-    return parts[1].lower(), parts[2].lower()
+    match = _TRACEPARENT.fullmatch(traceparent.strip().lower())
+    return (match[1], match[2]) if match else None

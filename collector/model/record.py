@@ -73,7 +73,7 @@ class Intake(Protocol):
         ...
 
     async def take(self, batch: Batch) -> Outcome:
-        """Count a batch. When it returns, the batch is part of the state; not reading on until then is the backpressure."""
+        """Count a batch. When it returns, it is part of the state; not reading on until then is the backpressure."""
         ...
 
     def gap(self, gap: Gap) -> None:

@@ -1,0 +1,67 @@
+# make demo | test | check | bench | bench-full | brokers: each does its own set-up in .venv.
+#
+# Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench).
+
+PYTHON ?= python3
+VENV ?= .venv
+SECONDS ?= 60
+ARGS ?=
+BIN := $(VENV)/bin
+
+.PHONY: help demo test check bench bench-full brokers clean
+
+help:
+	@sed -n '1,3s/^# \{0,1\}//p' Makefile
+
+demo: $(VENV)/.run
+	$(BIN)/tasktrail demo --seconds $(SECONDS)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/tasktrail check rules/shipped.yaml
+
+bench: $(VENV)/.dev
+	$(BIN)/tasktrail bench $(ARGS)
+
+bench-full: $(VENV)/.dev
+	$(BIN)/tasktrail bench --full $(ARGS)
+
+brokers: $(VENV)/.dev
+	$(BIN)/python -m tests.brokers up
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+
+# The two set-ups: what the program needs, and what its developers need besides. Each is made again when
+# pyproject.toml has changed. pip says itself what it could not get; the line after it says what to do.
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	@$(call install,.)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@$(call install,.[dev])
+	@touch $@ $(VENV)/.run
+
+define install
+$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)' || { \
+	echo 'make: pip could not install what $(1) needs (its own words are above).' >&2; \
+	echo 'make: it needs a package index: name yours with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS.' >&2; \
+	exit 1; }
+endef
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo 'make: there is no $(PYTHON); name a Python from 3.11 on: make PYTHON=python3.12 ...' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "make: $$($(PYTHON) --version) is too old; name a Python from 3.11 on: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo 'make: this Python cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; \
+		exit 1; }
+	@$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,56 @@
+"""What alerting and recording rules have in common: their spec, what they read, and how they are."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from collector.alerting.expression import Selector
+from collector.alerting.rulefile import GroupSpec, RuleSpec
+
+Health: TypeAlias = Literal["unknown", "ok", "err"]
+
+
+class Rule:
+    """A rule at work."""
+
+    def __init__(self, spec: RuleSpec, group: GroupSpec) -> None:
+        self.spec = spec
+        self.group = group
+        self.name = spec.name
+        self.selectors: tuple[Selector, ...] = tuple(spec.expr.selectors)
+        """What the expression itself reads."""
+        self.recordings: tuple[Rule, ...] = ()
+        """The recording rules that it reads, each after those that it reads itself; set by `connect`."""
+        self.health: Health = "unknown"
+        self.last_error = ""
+        self.evaluated_at: float | None = None
+        """The last slot at which it was evaluated."""
+        self.evaluation_seconds = 0.0
+        self.evaluations = 0
+        self.failures = 0
+        self.template_failures = 0
+        self.over_limit = 0
+        """Evaluations that gave more than the group's limit."""
+        self.complaints: list[str] = []
+        """What went wrong in the running evaluation, for the group to hand on."""
+
+    @property
+    def inputs(self) -> tuple[Selector, ...]:
+        """All that can change its result: its own selectors and those of the recording rules behind it."""
+        return self.selectors + tuple(selector for rule in self.recordings for selector in rule.selectors)
+
+    @property
+    def windows(self) -> tuple[float, ...]:
+        """How far back it reads, in seconds."""
+        return self.spec.expr.windows
+
+    def complain(self, message: str) -> None:
+        """Unhealthy, though the evaluation goes on."""
+        self.health = "err"
+        self.last_error = message
+        self.complaints.append(message)
+
+    def template_failed(self, message: str) -> None:
+        """A template failed: the alert goes out with a plain text."""
+        self.template_failures += 1
+        self.complaints.append(f"template of {message}")

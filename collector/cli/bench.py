@@ -1,0 +1,117 @@
+"""`tasktrail bench`: how fast the pipeline is on this machine, as ratios within one run.
+
+Without `--kafka` it measures on messages in memory against decoding alone; with it the whole way from a topic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import math
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+import uvloop
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from collector.app import load_rules
+from collector.axis import Axis
+from collector.bench import kafka
+from collector.bench.load import messages
+from collector.formats import FORMATS
+from collector.model.event import Event
+from collector.model.record import Batch
+from collector.pipeline import Limits, Pipeline
+from collector.telemetry import Telemetry
+from collector.ticker import Target, instant_of
+
+BATCH = 500
+TRAILS = 100_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench`."""
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker to measure on; a topic `tasktrail.bench.*` is made there")
+    parser.add_argument("--messages", type=int, default=300_000, metavar="N", help="how many (300000)")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of each side, in turn (3)")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Exit code 0."""
+    gc.set_threshold(50_000, 20, 100)
+    load = messages(arguments.messages, time.time())
+    print(f"{len(load):,} messages of {sum(map(len, load)) / len(load):.0f} B, 40 tasks x 3 queues, 20,000 trails open")
+    if arguments.kafka:
+        uvloop.run(_on_kafka(arguments.kafka, load, arguments.repeats))
+    else:
+        _in_memory(load, arguments.repeats)
+    figure = subprocess.run(  # noqa: S603 ourselves
+        [sys.executable, "-m", "collector.bench.memory", str(TRAILS)], check=True, capture_output=True, text=True
+    )
+    print(f"memory per open trail, beyond its ids: {figure.stdout.strip()} B")
+    return 0
+
+
+async def _on_kafka(servers: str, load: Sequence[bytes], repeats: int) -> None:
+    topic = f"tasktrail.bench.{time.time_ns():x}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, kafka.PARTITIONS, 1)])
+        await kafka.fill(servers, topic, load)
+        ceilings: list[float] = []
+        wholes: list[float] = []
+        stall = 0.0
+        for _ in range(repeats):
+            ceilings.append(await kafka.ceiling(servers, topic, len(load)))
+            spent, step = await kafka.pipeline(servers, topic, len(load))
+            wholes.append(spent)
+            stall = max(stall, step)
+        await admin.delete_topics([topic])
+    finally:
+        await admin.close()
+    _print("getmany and decoding alone", ceilings, len(load))
+    _print("the whole pipeline, shipped rules", wholes, len(load))
+    print(f"longest step of evaluation: {stall * 1000:.1f} ms")
+    print(f"ratio {statistics.median(ceilings) / statistics.median(wholes):.2f}")
+
+
+def _in_memory(load: Sequence[bytes], repeats: int) -> None:
+    decode = msgspec.json.Decoder(Event).decode
+    ceilings: list[float] = []
+    wholes: list[float] = []
+    for _ in range(repeats):
+        began = time.process_time()
+        for body in load:
+            decode(body)
+        ceilings.append(time.process_time() - began)
+        wholes.append(_whole(load))
+    _print("decoding alone", ceilings, len(load))
+    _print("decoding, stitching, counting, rules", wholes, len(load))
+
+
+def _whole(load: Sequence[bytes]) -> float:
+    pipeline = Pipeline(Limits(), load_rules(["shipped"]), telemetry=Telemetry())
+    axis = Axis(name="bench", application="", clock="event")
+    pipeline.axes.append(axis)
+    gc.collect()
+    began = time.process_time()
+    for start in range(0, len(load), BATCH):
+        bodies = list(load[start : start + BATCH])
+        batch = Batch(
+            source="bench", place="memory", bodies=bodies, receipts=[*range(len(bodies))], received_at=time.time()
+        )
+        pipeline.ingest.count(axis, FORMATS["native"], batch, math.inf)
+        for _ in pipeline.advance(Target(instant_of(axis.places["memory"].newest), is_live=True)):
+            pass
+    return time.process_time() - began
+
+
+def _print(what: str, seconds: Sequence[float], count: int) -> None:
+    median = statistics.median(seconds)
+    print(f"{what}: {median:.2f} CPU s, {median / count * 1e6:.2f} us a message, {count / median:,.0f} a second")

@@ -1,0 +1,64 @@
+"""`tasktrail`: picks the command, meets every declared error once, gives the exit code.
+
+0 fine · 1 the thing that was checked is wrong · 2 the call, or a file it needs, is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from collector import __version__
+from collector.cli import bench, check, demo, notify, record, replay, run
+from collector.model.errors import ProblemsError, TasktrailError
+
+Configure = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace], int]
+
+# name → (one line of help, its arguments, what it does)
+COMMANDS: dict[str, tuple[str, Configure, Run]] = {
+    "demo": ("a simulated fleet, the shipped rules, alerts on the terminal", demo.configure, demo.main),
+    "run": ("the daemon", run.configure, run.main),
+    "check": ("find every problem in configuration and rule files", check.configure, check.main),
+    "replay": ("run the pipeline over recorded events", replay.configure, replay.main),
+    "record": ("write what a source delivers to a file", record.configure, record.main),
+    "notify": ("try out notification targets", notify.configure, notify.main),
+    "bench": ("measure the pipeline on this machine", bench.configure, bench.main),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="tasktrail",
+        description="Knows whether the work handed to a queue was done, once, in time, and who repairs it.",
+    )
+    top.add_argument("--version", action="version", version=f"tasktrail {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (text, configure, main_of) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        configure(command)
+        command.set_defaults(main=main_of)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Declared errors become one line each on stderr and exit code 2."""
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = arguments.main(arguments)
+    except ProblemsError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except TasktrailError as error:
+        print(f"tasktrail {arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing to say, and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code

@@ -1,0 +1,56 @@
+"""Options that several commands share, and how a command line becomes settings."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from collector.model.errors import Problem, ProblemsError
+from collector.settings import Overrides, Settings, load, override
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of `run`."""
+    parser.add_argument("-c", "--config", metavar="FILE", help="configuration file (YAML)")
+    parser.add_argument("--source", action="append", default=[], metavar="URL", help="read this; may be repeated")
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="PATH|shipped", help="rule files in place of the shipped ones"
+    )
+    parser.add_argument("--tasks", metavar="FILE", help="what each class of task promises")
+    parser.add_argument("--routes", metavar="FILE", help="routes and receivers, in Alertmanager's format")
+    parser.add_argument("--notify", action="append", default=[], metavar="URL", help="send alerts here; may be repeated")
+    parser.add_argument("--state", metavar="DIR|none", help="what must outlive a restart")
+    parser.add_argument("--listen", metavar="ADDR", help="host:port of the listener (127.0.0.1:9810)")
+    parser.add_argument("--external-url", metavar="URL", help="what links in messages are built on")
+    parser.add_argument("--token-file", metavar="FILE", help="the bearer token of the listener")
+    parser.add_argument("--public-metrics", action="store_true", default=None, help="/metrics needs no token")
+
+
+def read(path: str) -> Settings:
+    """The settings of a configuration file. Raises ProblemsError."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
+    return load(path, text, os.environ)
+
+
+def settings(arguments: argparse.Namespace) -> Settings:
+    """The configuration file, if any, with the command line laid over it. Raises ProblemsError."""
+    base = read(arguments.config) if arguments.config else Settings()
+    return override(
+        base,
+        Overrides(
+            sources=tuple(arguments.source),
+            rules=tuple(arguments.rules),
+            tasks=arguments.tasks,
+            routes=arguments.routes,
+            notify=tuple(arguments.notify),
+            state=arguments.state,
+            listen=arguments.listen,
+            external_url=arguments.external_url,
+            token_file=arguments.token_file,
+            public_metrics=arguments.public_metrics,
+        ),
+    )

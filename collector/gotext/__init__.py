@@ -1,0 +1,10 @@
+"""Go's text/template language over plain Python values: parsed once, executed many times, bounded, without eval.
+
+Rule files and routing files are full of it. What a template can see and call is given by whoever compiles it.
+"""
+
+from collector.gotext.builtins import Function
+from collector.gotext.template import Template
+from collector.gotext.values import AnyMap, Samples, Structure, TemplateError
+
+__all__ = ["AnyMap", "Function", "Samples", "Structure", "Template", "TemplateError"]

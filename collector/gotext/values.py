@@ -1,0 +1,66 @@
+"""How Go's values look in Python, and the three questions a template asks of any of them: type, truth, text.
+
+nil is None; bool, int, float64 and string are themselves; a map[string]string is a dict, where a missing key is "";
+a map[string]any is an AnyMap, where it is nil; a slice is a list; a struct is a Structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+NO_VALUE = "<no value>"
+"""What a template prints for nil."""
+
+
+class TemplateError(Exception):
+    """A template that does not parse, or failed while it ran. The message names line and column in the template."""
+
+
+class AnyMap(dict[str, Any]):
+    """A map[string]any."""
+
+
+class Structure:
+    """A struct: fields by name, in order. A field that it does not have is an error, unlike a missing key of a map."""
+
+    __slots__ = ("fields", "type_name")
+
+    def __init__(self, type_name: str, fields: Mapping[str, Any]) -> None:
+        self.type_name = type_name
+        self.fields = fields
+
+
+class Samples(list[Structure]):
+    """What `query` gives: a list of `Labels` and `Value`."""
+
+
+_TYPE_NAMES: tuple[tuple[type, str], ...] = (
+    # bool before int: Python's bool is one
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float64"),
+    (str, "string"),
+    (AnyMap, "map[string]interface {}"),
+    (dict, "map[string]string"),
+    (Samples, "template.queryResult"),
+    (list, "[]interface {}"),
+)
+
+
+def type_name(value: Any) -> str:
+    """The name that Go has for the value's type."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, Structure):
+        return value.type_name
+    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), type(value).__name__)
+
+
+def is_true(value: Any) -> bool:
+    """Go's truth: not the zero of its type. Structs are always true, and so is NaN."""
+    if isinstance(value, (str, dict, list)):
+        return len(value) > 0
+    if isinstance(value, (bool, int, float)):
+        return value != 0
+    return value is not None

@@ -1,0 +1,130 @@
+"""The one loop that every event goes through: decode, stitch, observe. Synchronous; paid per batch.
+
+Takes batches, gives outcomes. The law of failures: a record that cannot be decoded is counted by its reason and
+stepped over; a record that makes our own code fail is set aside as `internal_error` with its traceback, and stepped
+over too. Nothing here waits, and nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Sequence
+
+from collector.axis import Axis
+from collector.formats import Decode, first_bytes
+from collector.model.event import Event
+from collector.model.record import Batch, Outcome
+from collector.series.observe import observe
+from collector.series.store import Store
+from collector.telemetry import Rejected, Telemetry
+from collector.trail.stitcher import Stitcher
+from collector.trail.transitions import Transitions
+
+CHUNK = 500
+"""Records per uninterrupted step: 2 to 3 ms, so that the loop is never held for long."""
+
+INTERNAL_ERROR = "internal_error"
+
+
+def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
+    """The batch in pieces of at most `size` records; only the last one is the head and holds the position."""
+    total = len(batch.bodies)
+    if total <= size:
+        yield batch
+        return
+    for start in range(0, total, size):
+        end = start + size
+        is_last = end >= total
+        yield Batch(
+            source=batch.source,
+            place=batch.place,
+            bodies=batch.bodies[start:end],
+            receipts=batch.receipts[start:end],
+            received_at=batch.received_at,
+            times=None if batch.times is None else batch.times[start:end],
+            fields=None if batch.fields is None else batch.fields[start:end],
+            is_head=batch.is_head and is_last,
+            position=batch.position if is_last else None,
+        )
+
+
+class Ingest:
+    """Counts batches into trails and series."""
+
+    def __init__(self, stitcher: Stitcher, store: Store, telemetry: Telemetry) -> None:
+        self._stitcher = stitcher
+        self._store = store
+        self._telemetry = telemetry
+        self._out = Transitions()
+
+    def count(self, axis: Axis, decode: Decode, batch: Batch, now: float) -> Outcome:
+        """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record."""
+        decoded = decode(batch)
+        events = decoded.events
+        ats = axis.times(batch, events, decoded.indexes, now)
+        outcome = Outcome(read=len(events) + len(decoded.rejects), malformed=len(decoded.rejects))
+        for reject in decoded.rejects:
+            self._reject(axis, batch, reject.index, reject.reason, reject.detail)
+        if events:
+            try:
+                counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
+            except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
+                counts = self._one_by_one(axis, batch, events, decoded.indexes, ats, outcome)
+            outcome.accepted, outcome.duplicate, outcome.ignored = counts
+            observe(self._out, self._store)
+            self._out.clear()
+        axis.advance(batch, ats)
+        self.add(axis.totals, outcome)
+        self._telemetry.batch_counted(axis.name, outcome)
+        return outcome
+
+    def expire(self, at: float) -> bool:
+        """Let the trails decide what was waiting for `at`. True while there is more to do at this instant."""
+        more = self._stitcher.expire(at, self._out)
+        observe(self._out, self._store)
+        self._out.clear()
+        return more
+
+    def _one_by_one(
+        self,
+        axis: Axis,
+        batch: Batch,
+        events: Sequence[Event],
+        indexes: Sequence[int] | None,
+        ats: Sequence[float],
+        outcome: Outcome,
+    ) -> tuple[int, int, int]:
+        """The batch again, event by event. What was counted before the failure is now a duplicate, so nothing counts twice."""
+        accepted = duplicate = ignored = 0
+        for number, (event, at) in enumerate(zip(events, ats, strict=True)):
+            try:
+                counts = self._stitcher.stitch(axis.name, axis.application, [event], [at], self._out)
+            except Exception as error:  # noqa: BLE001 the culprit
+                index = number if indexes is None else indexes[number]
+                self._reject(axis, batch, index, INTERNAL_ERROR, repr(error), traceback.format_exc())
+                outcome.malformed += 1
+                continue
+            accepted, duplicate, ignored = accepted + counts[0], duplicate + counts[1], ignored + counts[2]
+        return accepted, duplicate, ignored
+
+    def _reject(self, axis: Axis, batch: Batch, index: int, reason: str, detail: str, trace: str = "") -> None:
+        self._telemetry.record_rejected(
+            Rejected(
+                source=axis.name,
+                place=batch.place,
+                receipt=str(batch.receipts[index]),
+                reason=reason,
+                detail=detail,
+                first_bytes=first_bytes(batch.bodies[index]),
+                at=batch.received_at,
+                traceback=trace,
+            )
+        )
+
+    @staticmethod
+    def add(totals: Outcome, outcome: Outcome) -> None:
+        totals.read += outcome.read
+        totals.accepted += outcome.accepted
+        totals.duplicate += outcome.duplicate
+        totals.malformed += outcome.malformed
+        totals.ignored += outcome.ignored

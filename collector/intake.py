@@ -1,0 +1,101 @@
+"""Keeps sources running: hands their batches to the loop, and rebuilds a lost one for ever.
+
+One task per source. A source is judged by what it delivers: its back-off starts again from the first step after any
+delivered record, and only then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from collector.axis import Axis
+from collector.formats import Decode
+from collector.ingest import Ingest, chunks
+from collector.model.clock import Clock
+from collector.model.errors import SourceError
+from collector.model.record import Batch, Gap, Outcome, Receipt, Source
+from collector.telemetry import Telemetry
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 30.0
+
+
+class Lane:
+    """One source's way in; what `collector.model.record.Intake` promises to a source."""
+
+    def __init__(
+        self,
+        axis: Axis,
+        decode: Decode,
+        ingest: Ingest,
+        clock: Clock,
+        telemetry: Telemetry,
+        counted: Callable[[], None],
+    ) -> None:
+        self.axis = axis
+        self._decode = decode
+        self._ingest = ingest
+        self._clock = clock
+        self._telemetry = telemetry
+        self._counted = counted
+        telemetry.source_named(axis.name)
+
+    def position(self, place: str) -> Receipt | None:
+        """Where reading of this place goes on."""
+        known = self.axis.places.get(place)
+        return None if known is None else known.position
+
+    def connected(self, detail: str) -> None:
+        """The source reaches its broker."""
+        self.axis.is_up = self.axis.was_tried = True
+        self.axis.detail, self.axis.error = detail, ""
+        self._telemetry.source_connected(self.axis.name, detail)
+
+    async def take(self, batch: Batch) -> Outcome:
+        """Count a batch, in steps between which everyone else has a turn."""
+        total = Outcome()
+        for number, part in enumerate(chunks(batch)):
+            if number:
+                await asyncio.sleep(0)
+            self.count(part, total)
+        if batch.bodies:
+            await asyncio.sleep(0)
+        return total
+
+    def count(self, batch: Batch, total: Outcome) -> None:
+        """One step."""
+        self.add(total, self._ingest.count(self.axis, self._decode, batch, self._clock.now()))
+        if batch.bodies:
+            self._counted()
+
+    @staticmethod
+    def add(total: Outcome, outcome: Outcome) -> None:
+        """Add one outcome to another."""
+        Ingest.add(total, outcome)
+
+    def gap(self, gap: Gap) -> None:
+        """Put a hole on record."""
+        self.axis.gaps.append(gap)
+        del self.axis.gaps[:-100]
+        self._telemetry.gap(gap)
+
+    async def supervise(self, build: Callable[[], Source]) -> None:
+        """Run a source until it ends or this task is cancelled; rebuild it whenever it is lost."""
+        step = 0
+        while True:
+            read_before = self.axis.totals.read
+            try:
+                await build().run(self)
+            except SourceError as error:
+                self.axis.is_up, self.axis.was_tried, self.axis.error = False, True, str(error)
+                for place in self.axis.places.values():
+                    place.is_head = False  # what was the end is no longer known to be
+                step = 0 if self.axis.totals.read > read_before else step + 1
+                wait = random.uniform(0.5, 1.0) * min(LONGEST_WAIT, FIRST_WAIT * 2**step)  # noqa: S311 spreads load
+                self._telemetry.source_lost(self.axis.name, str(error), wait)
+                await asyncio.sleep(wait)
+                continue
+            self._telemetry.source_ended(self.axis.name)
+            return

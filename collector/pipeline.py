@@ -1,0 +1,202 @@
+"""All synchronous parts wired together: what `run`, `replay`, `demo` and `bench` drive, each with its own hands.
+
+Takes batches (`ingest.count`) and the instant that is complete (`advance`); gives notifications. The order of the parts
+is the order of the data. No asyncio, no clock: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from collector.alerting.dependencies import connect
+from collector.alerting.group import Group, Surroundings
+from collector.alerting.expression import Selector
+from collector.alerting.rule import Rule
+from collector.alerting.rulefile import GroupSpec
+from collector.axis import Axis
+from collector.ingest import Ingest
+from collector.model.alert import Alert, Evidence, Notification
+from collector.promql import compile_expr
+from collector.routing.grouping import Grouping, Target as Receiver
+from collector.routing.message import Wording
+from collector.routing.route import BUILT_IN
+from collector.series.observe import METRICS
+from collector.series.store import Store
+from collector.telemetry import Telemetry
+from collector.ticker import Target, Ticker
+from collector.trail.keep import Bounds
+from collector.trail.rows import Errors, Rows
+from collector.trail.stitcher import Stitcher
+
+PAST_SECONDS = 30.0
+"""What was decided for an instant so long ago is told as the past, not as news."""
+
+SHORTEST_EVIDENCE = 60.0
+"""Evidence is looked for at least so far back, seconds: a gauge's rule has no window."""
+
+PAGING_METRICS = frozenset({"task_dead_lettered_total", "dead_letters_open", "task_lost_total", "task_overdue_total"})
+"""Alerts of rules that read these page like new ones, also when the daemon was away (product.md section 4, Time)."""
+
+# metric name → the facts or durations that feed it: what evidence is looked up by
+FED_BY: dict[str, tuple[str, ...]] = {metric.name: metric.feeds for metric in METRICS}
+SHOWN_BY = {"dead_up": "dead_lettered", "dead_down": "dead_lettered", "flight_down": "flight_up"}
+"""Facts of gauges → the fact whose tasks are shown for them."""
+SUFFIXES = ("_bucket", "_count", "_sum")
+
+LONGEST_LAG = 10.0
+"""A source that lags by more blinds the rules that read it, seconds (product.md section 6, Blind)."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What is bounded in memory, and how long disorder is waited for."""
+
+    bounds: Bounds = msgspec.field(default_factory=Bounds)
+    grace: float = 5.0
+    rows: int = 10_000
+    series: int = 100_000
+    idle_seconds: float = 90_000.0
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """What the evidence of a rule's alerts is looked up by."""
+
+    facts: tuple[str, ...]
+    window: float
+    pages: bool
+
+
+class Pipeline:
+    """Sources' events in, notifications out."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        specs: Sequence[GroupSpec],
+        *,
+        telemetry: Telemetry,
+        receivers: Mapping[str, Sequence[Receiver]] | None = None,
+        wording: Wording | None = None,
+        monotonic: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.grace = limits.grace
+        self.telemetry = telemetry
+        self.axes: list[Axis] = []
+        self.rows = Rows(limits.rows)
+        self.errors = Errors()
+        self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
+        self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
+        self.ingest = Ingest(self.stitcher, self.store, telemetry)
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind)
+        self.wording = wording or Wording()
+        self.grouping = Grouping(BUILT_IN, receivers, self.wording)
+        self._monotonic = monotonic
+        self._witnesses: dict[str, Witness] = {}
+        self.evidence: dict[str, Evidence] = {}
+        """By the fingerprints of alerts that fire or have just ended."""
+        self._was_past = False
+        self._now = 0.0
+        self.use(specs)
+
+    def use(self, specs: Sequence[GroupSpec]) -> None:
+        """Evaluate these rule groups from now on."""
+        surroundings = Surroundings(
+            compile_expr=compile_expr,
+            put=self.store.put,
+            external_url=self.wording.external_url,
+            monotonic=self._monotonic,
+        )
+        groups = [Group(spec, surroundings) for spec in specs]
+        rules = [rule for group in groups for rule in group.rules]
+        connect(rules)
+        self._witnesses = {place_of(rule): _witness(rule) for rule in rules}
+        for rule in rules:
+            for selector in rule.selectors:
+                fixed = {matcher.name: matcher.value for matcher in selector.matchers if matcher.op == "="}
+                if selector.name and {"task", "queue"} <= fixed.keys():
+                    self.store.expect(selector.name, tuple(sorted(fixed.items())))
+        self.ticker.use(groups)
+
+    def alerts(self) -> list[Alert]:
+        """Pending and firing alerts, and those that resolved in the last 15 minutes, with their evidence."""
+        alerts = [alert for group in self.ticker.groups for alert in group.alerts()]
+        known = {alert.fingerprint for alert in alerts}
+        self.evidence = {mark: evidence for mark, evidence in self.evidence.items() if mark in known}
+        for alert in alerts:
+            alert.evidence = self.evidence.get(alert.fingerprint)
+        return alerts
+
+    def advance(self, until: Target, clock: float | None = None) -> Iterator[list[Alert]]:
+        """Walk to an instant; one item per stop, the alerts that changed there. They are on their way to the groups.
+
+        `clock` is the wall's time; without one now is always the instant that is evaluated, and nothing is the past.
+        """
+        for changed in self.ticker.walk(until):
+            now = self._now = self.store.frontier if clock is None else clock
+            is_past = now - self.store.frontier > PAST_SECONDS
+            if self._was_past and not is_past:
+                self.grouping.go_live(now)
+            self._was_past = is_past
+            for alert in changed:
+                self._told(alert, now, is_live=not is_past)
+            for group in self.ticker.groups:
+                for failure in group.failures:
+                    self.telemetry.rule_failed(group.name, failure.rule.name, failure.message)
+            yield changed
+
+    def notifications(self, now: float) -> list[Notification]:
+        """What is ripe to be said."""
+        return self.grouping.due(now)
+
+    def _told(self, alert: Alert, now: float, *, is_live: bool) -> None:
+        witness = self._witnesses.get(alert.rule, Witness((), 300.0, pages=False))
+        if alert.state == "pending":
+            return
+        rows = matching_rows(self.rows, dict(alert.labels))
+        since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
+        alert.evidence = self.evidence[alert.fingerprint] = self.stitcher.evidence(rows, witness.facts, since)
+        if self.store.frontier in {alert.fired_at, alert.resolved_at}:
+            self.telemetry.alert_turned(alert)
+        self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
+
+    def _is_blind(self, rule: Rule) -> bool:
+        """Whether a source that the rule reads is down, or too far behind to be believed."""
+        patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
+        silent = [axis for axis in self.axes if not axis.is_up or axis.lag_seconds(self._now) > patience]
+        return any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
+
+
+def place_of(rule: Rule) -> str:
+    """The rule's place as its alerts carry it."""
+    return f"{rule.spec.place.file}:{rule.spec.place.line}"
+
+
+def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
+    """The rows that an alert with these labels can be about: a label that it lacks stands for all."""
+    wanted = tuple(labels.get(name) for name in ("task", "queue", "source"))
+    return [
+        row
+        for row in range(len(rows))
+        if all(value is None or value == name for value, name in zip(wanted, rows.names(row), strict=True))
+    ]
+
+
+def metric_of(name: str | None) -> str | None:
+    """The event-fed metric behind a selector's name, or None where it reads something else."""
+    if name is None or name in FED_BY:
+        return name
+    return next((base for suffix in SUFFIXES if (base := name.removesuffix(suffix)) != name and base in FED_BY), None)
+
+
+def _witness(rule: Rule) -> Witness:
+    names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
+    facts = tuple(dict.fromkeys(SHOWN_BY.get(fact, fact) for name in names for fact in FED_BY[name]))
+    return Witness(facts, max(rule.windows, default=0.0), pages=not PAGING_METRICS.isdisjoint(names))
+
+
+def _reads(selector: Selector, source: str) -> bool:
+    """Whether a selector can match an event-fed series of a source."""
+    if selector.name is not None and metric_of(selector.name) is None:
+        return False
+    return all(matcher.matches(source) for matcher in selector.matchers if matcher.name == "source")

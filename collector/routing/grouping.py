@@ -1,0 +1,338 @@
+"""Grouping: changed alerts in, notifications ripe to speak out, with Alertmanager's timing and its notification log.
+
+A group speaks first after group_wait, of changes after group_interval, of nothing new after repeat_interval. What each
+target was told is a log per group and target, which moves only when `confirm` says that the target took it. Between
+`due` and `confirm` a notification counts as told, so that no flush says it twice; `release` gives it back.
+
+Differences from Alertmanager, on purpose: an alert more urgent than all that its group has told speaks at once; what
+was decided and could not be delivered before it ended is told as resolved, with its times, and not forgotten.
+
+Groups live as long as their alerts, so the bound on alerts (a rule's `limit`) is the bound here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+
+import msgspec
+
+from collector.model.alert import Alert, Notification
+from collector.model.labels import NO_LABELS, Labels
+from collector.routing import message
+from collector.routing.message import Wording
+from collector.routing.route import BUILT_IN, Route, match
+
+AGAIN_SECONDS = 60.0
+"""How long a target rests from a notification that it did not take before its deadline."""
+MOST_PAST = 10_000
+"""Episodes of a backlog that are kept for the summary; the oldest leave first and are counted in it."""
+_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One place that a receiver tells."""
+
+    name: str
+    send_resolved: bool = True
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a notification said: fingerprints by state, and when."""
+
+    firing: frozenset[str]
+    resolved: frozenset[str]
+    at: float
+
+
+class _Log:
+    """One target's memory of one group."""
+
+    __slots__ = ("handed", "key", "not_before", "told")
+
+    def __init__(self) -> None:
+        self.told: _Told | None = None
+        self.handed: _Told | None = None  # given out, not yet confirmed
+        self.key = ""  # of the notification that `handed` is about
+        self.not_before = 0.0
+
+
+class _Group:
+    """The alerts of one route that share its group labels, and what each target was told of them."""
+
+    __slots__ = ("alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "rank", "route")
+
+    def __init__(self, route: Route, labels: Labels, key: str, *, away: bool) -> None:
+        self.route = route
+        self.labels = labels
+        self.key = key
+        self.away = away  # the summary of a backlog: told once, whole
+        self.more = 0  # how many the summary counts besides its alerts
+        self.alerts: dict[str, Alert] = {}
+        self.later: dict[str, Alert] = {}  # ends of alerts that are to be told as firing first
+        self.logs: dict[str, _Log] = {}
+        self.flush_at = 0.0
+        self.flushed = False
+        self.rank = message.LEAST  # of the most urgent alert that it spoke of
+
+    def token(self, alert: Alert) -> str:
+        """What makes two alerts of this group one: the label set; in a summary the episode."""
+        return f"{alert.fingerprint}@{alert.active_at}" if self.away else alert.fingerprint
+
+    def told(self, alerts: Iterable[Alert], at: float) -> _Told:
+        """What a notification of these alerts says."""
+        by_state: dict[str, set[str]] = {"firing": set(), "resolved": set()}
+        for alert in alerts:
+            by_state[alert.state].add(self.token(alert))
+        return _Told(frozenset(by_state["firing"]), frozenset(by_state["resolved"]), at)
+
+    def is_news(self, log: _Log, here: _Told, *, send_resolved: bool) -> bool:
+        """Whether a target with this log is to be told of the group as it is now."""
+        entry = log.handed or log.told
+        if self.away:
+            return entry is None or not here.resolved <= entry.resolved
+        if entry is None:
+            return bool(here.firing)  # never tell of an end whose start was not told
+        if not here.firing <= entry.firing:
+            return True
+        if not here.firing:
+            return bool(entry.firing)
+        if send_resolved and not here.resolved <= entry.resolved:
+            return True
+        return here.at - entry.at >= self.route.repeat_interval
+
+    def prune(self) -> None:
+        """Forget ended alerts that every target knows of, or need not know of."""
+        if any(log.handed is not None for log in self.logs.values()):
+            return
+        owed: set[str] = set()
+        for log in self.logs.values():
+            if log.told is not None:
+                owed |= log.told.firing
+            elif self.away:
+                return
+        for token in [token for token, alert in self.alerts.items() if alert.state == "resolved"]:
+            if token not in owed:
+                del self.alerts[token]
+
+
+class Grouping:
+    """All groups of one routing tree. `receivers` names each receiver's targets; one without any speaks to nobody."""
+
+    def __init__(
+        self,
+        route: Route = BUILT_IN,
+        receivers: Mapping[str, Sequence[Target]] | None = None,
+        wording: Wording | None = None,
+    ) -> None:
+        self._route = route
+        self._receivers = receivers or {}
+        self._wording = wording or Wording()
+        self._groups: dict[tuple[str, str], _Group] = {}  # by receiver and group key
+        self._heap: list[tuple[float, int, _Group]] = []
+        self._pushes = 0
+        self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def insert(self, alerts: Iterable[Alert], now: float, *, live: bool = True, pages: bool = False) -> None:
+        """Take alerts that began to fire or ended; pending ones are passed over. They are copied.
+
+        `live=False`: decided along a backlog, so they wait for `go_live`. `pages`: of a rule that reads dead letters,
+        lost or overdue tasks; what such a rule found in the past is told like something new.
+        """
+        for alert in alerts:
+            if alert.state == "pending":
+                continue
+            taken = copy(alert)
+            if live or self._is_known(taken):
+                self._insert(taken, now)
+            else:
+                self._gather(taken, pages=pages)
+
+    def go_live(self, now: float) -> None:
+        """The backlog was read to its end: tell what still fires and what pages, and sum up the rest in one message."""
+        past, self._past = self._past, {}
+        more, self._forgotten = self._forgotten, 0
+        for alert, pages in past.values():
+            if alert.state == "firing":
+                self._insert(alert, now)
+            elif pages:
+                self._insert_ended(alert, now)
+            else:
+                for route in match(self._route, alert.labels):
+                    group = self._group(route, NO_LABELS, now, away=True)
+                    group.alerts[group.token(alert)] = alert
+                    group.more = more
+
+    def due(self, now: float, most: int = 200) -> list[Notification]:
+        """What to tell now. Stops at about `most` notifications; `next_due` then says that there is more."""
+        ripe: list[Notification] = []
+        while len(ripe) < most:
+            at = self.next_due()
+            if at is None or at > now:
+                break
+            ripe += self._flush(heapq.heappop(self._heap)[2], now)
+        return ripe
+
+    def next_due(self) -> float | None:
+        """When `due` has something to look at next, Unix seconds; None while there is no group."""
+        while self._heap:
+            at, _, group = self._heap[0]
+            if at == group.flush_at and self._groups.get((group.route.receiver, group.key)) is group:
+                return at
+            heapq.heappop(self._heap)  # the group was put to another time, or is gone
+        return None
+
+    def confirm(self, notification: Notification, now: float) -> None:
+        """The target took it: from now on it counts as told."""
+        group = self._groups.get((notification.receiver, notification.group_key))
+        log = group and group.logs.get(notification.target)
+        if not group or not log:
+            return
+        log.told = group.told(notification.alerts, now)
+        if log.key == notification.key:
+            log.handed = None
+        group.prune()
+
+    def release(self, notification: Notification, now: float, *, refused: bool = False) -> None:
+        """The target did not take it, and nobody tries any longer: it is offered again after AGAIN_SECONDS.
+
+        `refused`: the target will not have it, so it is not offered before something changes or repeat_interval passes.
+        """
+        group = self._groups.get((notification.receiver, notification.group_key))
+        log = group and group.logs.get(notification.target)
+        if not group or not log or log.key != notification.key:
+            return  # the group has spoken again since
+        if refused:
+            log.told = log.handed
+        log.handed = None
+        log.not_before = now + AGAIN_SECONDS
+        group.prune()
+
+    def _is_known(self, alert: Alert) -> bool:
+        """Whether the alert is in a group already: what becomes of it is then no matter of the past."""
+        for route in match(self._route, alert.labels):
+            group = self._groups.get((route.receiver, group_key(route, route.group_labels(alert.labels))))
+            if group is not None and alert.fingerprint in group.alerts:
+                return True
+        return False
+
+    def _gather(self, alert: Alert, *, pages: bool) -> None:
+        self._past[alert.fingerprint, alert.active_at] = alert, pages
+        if len(self._past) > MOST_PAST:
+            del self._past[next(iter(self._past))]
+            self._forgotten += 1
+
+    def _insert(self, alert: Alert, now: float) -> None:
+        for route in match(self._route, alert.labels):
+            labels = route.group_labels(alert.labels)
+            if alert.state == "resolved":
+                group = self._groups.get((route.receiver, group_key(route, labels)))
+                if group is not None and alert.fingerprint in group.alerts:  # else nobody was to hear that it fired
+                    group.alerts[alert.fingerprint] = alert
+                continue
+            group = self._group(route, labels, now)
+            group.alerts[alert.fingerprint] = alert
+            group.later.pop(alert.fingerprint, None)
+            if group.flushed:
+                speaks_now = message.rank(alert) < group.rank < message.LEAST
+            else:  # it may have waited already, before we knew of it
+                fired_at = alert.active_at if alert.fired_at is None else alert.fired_at
+                speaks_now = fired_at + route.group_wait <= now
+            if speaks_now and group.flush_at > now:
+                self._schedule(group, now)
+
+    def _insert_ended(self, alert: Alert, now: float) -> None:
+        """Tell as firing, and at the next flush as resolved."""
+        self._insert(msgspec.structs.replace(alert, state="firing", resolved_at=None), now)
+        for route in match(self._route, alert.labels):
+            self._group(route, route.group_labels(alert.labels), now).later[alert.fingerprint] = alert
+
+    def _group(self, route: Route, labels: Labels, now: float, *, away: bool = False) -> _Group:
+        key = f"{route.key}:away" if away else group_key(route, labels)
+        group = self._groups.get((route.receiver, key))
+        if group is None:
+            group = self._groups[route.receiver, key] = _Group(route, labels, key, away=away)
+            self._schedule(group, now if away else now + route.group_wait)
+        return group
+
+    def _schedule(self, group: _Group, at: float) -> None:
+        group.flush_at = at
+        self._pushes += 1
+        heapq.heappush(self._heap, (at, self._pushes, group))
+
+    def _flush(self, group: _Group, now: float) -> list[Notification]:
+        """What each target is to be told now; the group looks again one group_interval later, and goes when empty."""
+        if not group.alerts:
+            del self._groups[group.route.receiver, group.key]
+            return []
+        group.flushed = True
+        self._schedule(group, now + group.route.group_interval)
+        alerts = message.order(group.alerts.values())
+        group.rank = message.rank(alerts[0]) if alerts[0].state == "firing" else message.LEAST
+        here = group.told(alerts, now)
+        drafts: dict[bool, Notification] = {}
+        ripe: list[Notification] = []
+        rests = False
+        for target in self._receivers.get(group.route.receiver) or (Target(""),):
+            log = group.logs.setdefault(target.name, _Log())
+            rests |= now < log.not_before
+            if now < log.not_before or not group.is_news(log, here, send_resolved=target.send_resolved):
+                continue
+            if not here.firing and not target.send_resolved:
+                log.told, log.handed = here, None  # hears of no ends, but its next start is news again
+                continue
+            if target.send_resolved not in drafts:
+                drafts[target.send_resolved] = self._draft(group, alerts, now, ends=target.send_resolved)
+            draft = drafts[target.send_resolved]
+            log.handed, log.key = here, draft.key
+            ripe.append(msgspec.structs.replace(draft, target=target.name))
+        if not rests:
+            group.alerts |= group.later
+            group.later.clear()
+        group.prune()
+        return ripe
+
+    def _draft(self, group: _Group, alerts: Sequence[Alert], now: float, *, ends: bool) -> Notification:
+        """The group's notification, for no target yet."""
+        told = tuple(alert for alert in alerts if ends or alert.state == "firing")
+        if group.away:
+            title, text = message.compose_away(told, group.more, self._wording)
+        else:
+            title, text = message.compose(told, self._wording)
+        return Notification(
+            key=dedup_key(group.route.receiver, group.labels, told),
+            at=now,
+            receiver=group.route.receiver,
+            status="firing" if told[0].state == "firing" else "resolved",
+            group_labels=group.labels,
+            common_labels=message.common(alert.labels for alert in told),
+            common_annotations=message.common(alert.annotations for alert in told),
+            alerts=told,
+            title=title,
+            text=text,
+            external_url=self._wording.external_url,
+            group_key=group.key,
+        )
+
+
+def group_key(route: Route, labels: Labels) -> str:
+    """The group's name as Alertmanager writes it: `{}:{alertname="DeadLetter", queue="payments"}`."""
+    pairs = ", ".join(f'{name}="{value.translate(_QUOTED)}"' for name, value in labels)
+    return f"{route.key}:{{{pairs}}}"
+
+
+def dedup_key(receiver: str, labels: Labels, alerts: Iterable[Alert]) -> str:
+    """32 hex digits over receiver, group labels, and each alert's fingerprint, state and start.
+
+    No host and no chance in it: two daemons on one broker, and every retry, give the same. A reminder after
+    repeat_interval has the key of what it repeats.
+    """
+    lines = sorted(f"{alert.fingerprint} {alert.state} {alert.active_at:.3f}" for alert in alerts)
+    text = "\n".join((receiver, *(f"{name}={value}" for name, value in labels), "", *lines))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,58 @@
+"""Routes: which receivers an alert goes to, and how its group speaks. Labels in, routes out, as in Alertmanager."""
+
+from __future__ import annotations
+
+import msgspec
+
+from collector.model.labels import Labels, Matcher
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """One node of the routing tree. Defaults are Alertmanager's; durations are in seconds."""
+
+    receiver: str
+    group_by: tuple[str, ...] | None = ()
+    """Label names; () makes one group of everything, None one group per label set (Alertmanager's `...`)."""
+    group_wait: float = 30.0
+    group_interval: float = 300.0
+    repeat_interval: float = 14_400.0
+    matchers: tuple[Matcher, ...] = ()
+    continues: bool = False
+    """Whether siblings after this one are tried too."""
+    routes: tuple[Route, ...] = ()
+    key: str = "{}"
+    """The place in the tree as Alertmanager writes it: the matchers of every node down to this one, joined by `/`."""
+
+    def group_labels(self, labels: Labels) -> Labels:
+        """The labels that an alert shares with the other alerts of its group."""
+        if self.group_by is None:
+            return labels
+        return tuple(pair for pair in labels if pair[0] in self.group_by)
+
+
+BUILT_IN = Route(
+    receiver="default",
+    group_by=("alertname", "task", "queue"),
+    group_wait=0.0,
+    group_interval=10.0,
+    repeat_interval=14_400.0,
+)
+"""Holds where no routes file is given (product.md section 6)."""
+
+
+def match(route: Route, labels: Labels) -> tuple[Route, ...]:
+    """The routes that take an alert with these labels, in file order: the deepest that match, else the parent itself.
+
+    Empty only where the route's own matchers do not hold.
+    """
+    if route.matchers:
+        values = dict(labels)
+        if not all(matcher.matches(values.get(matcher.name, "")) for matcher in route.matchers):
+            return ()
+    found: list[Route] = []
+    for child in route.routes:
+        taken = match(child, labels)
+        found.extend(taken)
+        if taken and not child.continues:
+            break
+    return tuple(found) or (route,)

@@ -1,0 +1,57 @@
+"""Which fact feeds which metric: the table, and the three lines that read it once per batch.
+
+To add a metric that trails feed, add a row.
+"""
+
+from __future__ import annotations
+
+from collector.series.catalogue import Metric
+from collector.series.store import Store
+from collector.trail.transitions import Transitions
+
+
+def _counter(fact: str, text: str, *, by_error: bool = False) -> Metric:
+    return Metric(name=f"task_{fact}_total", type="counter", help=text, feeds=(fact,), by_error=by_error)
+
+
+def _gauge(name: str, text: str, up: str, down: str) -> Metric:
+    return Metric(name=name, type="gauge", help=text, feeds=(up, down))
+
+
+def _histogram(measure: str, text: str) -> Metric:
+    return Metric(name=f"task_{measure}_seconds", type="histogram", help=text, feeds=(measure,))
+
+
+METRICS: tuple[Metric, ...] = (
+    _counter("sent", "Tasks sent."),
+    _counter("received", "Tasks received by a worker."),
+    _counter("started", "Executions started, repeated ones included."),
+    _counter("succeeded", "First successes of a task's life."),
+    _counter("failed", "Tries that failed and will not be retried.", by_error=True),
+    _counter("retried", "Tries that failed and will be retried.", by_error=True),
+    _counter("dead_lettered", "Tasks moved to a dead-letter place.", by_error=True),
+    _counter("rejected", "Tasks rejected by a worker."),
+    _counter("requeued", "Tasks given back without a verdict."),
+    _counter("revoked", "Tasks revoked before they were run."),
+    _counter("expired", "Tasks that expired before they were run."),
+    _counter("redelivered", "Starts of an attempt that was already started, or of a task that had ended."),
+    _counter("duplicate_success", "Successes after the first of one life, or of one idempotency key."),
+    _counter("in_time", "Tasks that ended before their deadline."),
+    _counter("lost", "Tasks started by a worker that is gone, without an end."),
+    _counter("overdue", "Tasks whose deadline passed."),
+    _gauge("tasks_in_flight", "Tasks started and not ended.", "flight_up", "flight_down"),
+    _gauge("dead_letters_open", "Dead-lettered tasks without verdict or later success.", "dead_up", "dead_down"),
+    _histogram("wait", "Seconds from sent to start, without eta and back-off; one observation per attempt."),
+    _histogram("run", "Seconds from start to end; one observation per attempt."),
+    _histogram("total", "Seconds from sent to final end; one observation per life."),
+)
+
+
+def observe(out: Transitions, store: Store) -> None:
+    """Feed the series what a batch did. Facts at or before the frontier count at once, later ones when it has come."""
+    if out.codes:
+        store.count(out.codes, out.ats)
+    if out.errors:
+        store.count_errors(out.errors)
+    if out.measures:
+        store.measure(out.measures, out.seconds, out.measured_ats)

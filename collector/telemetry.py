@@ -1,0 +1,218 @@
+"""What Tasktrail says of itself: one table of metrics, one function per happening, called per batch and never per event.
+
+Takes happenings from the shell; gives counters for /metrics, samples for rules, and lines for the log. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from collector.model.alert import Alert, Notification
+from collector.model.errors import ChannelError
+from collector.model.labels import Labels, labels_of
+from collector.model.record import Gap, Outcome
+from collector.model.secret import mask
+
+log = logging.getLogger("tasktrail")
+
+# name → (type, help, label names). Counters are written without their `_total`.
+METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "tasktrail_source_up": ("gauge", "1 while the source delivers, 0 while it is down.", ("source",)),
+    "tasktrail_source_lag_seconds": ("gauge", "How far behind its head a source is being read.", ("source",)),
+    "tasktrail_source_restarts": ("counter", "How often a source's client was thrown away and rebuilt.", ("source",)),
+    "tasktrail_source_gaps": ("counter", "Holes in what a source delivered.", ("source", "reason")),
+    "tasktrail_source_missed_records": ("counter", "Records known to be missed in gaps.", ("source",)),
+    "tasktrail_events": ("counter", "Events by what became of them.", ("source", "outcome")),
+    "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
+    "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
+    "tasktrail_trails": ("gauge", "Trails held, open and finished.", ()),
+    "tasktrail_reload_success": ("gauge", "1 where the last reload of rules was taken, 0 where the old ones were kept.", ()),
+    "tasktrail_rule_failures": ("counter", "Rule evaluations that failed.", ("group", "rule")),
+    "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of the loop since start.", ()),
+    "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
+    "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
+    "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
+    "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
+}
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that was set aside: where it stood, why, and how it begins (masked)."""
+
+    source: str
+    place: str
+    receipt: str
+    reason: str
+    detail: str
+    first_bytes: str
+    at: float
+    traceback: str = ""
+
+
+class Telemetry:
+    """Our own numbers. A prometheus-client collector (`collect`) and a source of samples for rules (`samples`)."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
+        self.rejected: deque[Rejected] = deque(maxlen=200)
+        self.gaps: deque[Gap] = deque(maxlen=200)
+        self.set("tasktrail_state_durable", (), 0.0)
+        self.set("tasktrail_loop_stall_seconds", (), 0.0)
+
+    # the two verbs everything below is made of
+
+    def add(self, name: str, labels: tuple[str, ...], amount: float = 1.0) -> None:
+        """Raise a counter."""
+        values = self._values[name]
+        values[labels] = values.get(labels, 0.0) + amount
+
+    def set(self, name: str, labels: tuple[str, ...], value: float) -> None:
+        """Set a gauge."""
+        self._values[name][labels] = value
+
+    def get(self, name: str, labels: tuple[str, ...] = ()) -> float:
+        """The present value, 0 where nothing was said yet."""
+        return self._values[name].get(labels, 0.0)
+
+    # happenings: sources
+
+    def source_named(self, source: str) -> None:
+        """A source exists; until it connects it is down."""
+        self.set("tasktrail_source_up", (source,), 0.0)
+        self.set("tasktrail_source_lag_seconds", (source,), 0.0)
+
+    def source_connected(self, source: str, detail: str) -> None:
+        """A source reaches its broker."""
+        self.set("tasktrail_source_up", (source,), 1.0)
+        log.info("source %s: connected, %s", source, mask(detail))
+
+    def source_lost(self, source: str, error: str, wait_seconds: float) -> None:
+        """A source lost its broker and is tried again after a wait."""
+        self.set("tasktrail_source_up", (source,), 0.0)
+        self.add("tasktrail_source_restarts", (source,))
+        log.warning("source %s: down, %s; trying again in %.1f s", source, mask(error), wait_seconds)
+
+    def source_ended(self, source: str) -> None:
+        """A finite source was read to its end."""
+        log.info("source %s: read to its end", source)
+
+    def source_seen(self, source: str, events: int) -> None:
+        """The first line about what a source delivers."""
+        log.info("source %s: %s", source, f"{events} events seen" if events else "no event yet")
+
+    def gap(self, gap: Gap) -> None:
+        """A hole in what a source delivered."""
+        self.gaps.append(gap)
+        self.add("tasktrail_source_gaps", (gap.source, gap.reason))
+        if gap.estimate:
+            self.add("tasktrail_source_missed_records", (gap.source,), gap.estimate)
+        size = "an unknown number of" if gap.estimate is None else str(gap.estimate)
+        log.warning("source %s: gap in %s, %s records were not seen (%s)", gap.source, gap.place, size, gap.reason)
+
+    def batch_counted(self, source: str, outcome: Outcome) -> None:
+        """What became of a batch."""
+        for name in ("accepted", "duplicate", "malformed", "ignored"):
+            if count := getattr(outcome, name):
+                self.add("tasktrail_events", (source, name), count)
+
+    def record_rejected(self, rejected: Rejected) -> None:
+        """A record could not be used. Logged once per source and reason, then only counted and kept."""
+        key = (rejected.source, rejected.reason)
+        if not self.get("tasktrail_rejected", key):
+            log.warning(
+                "source %s: rejected %s@%s as %s: %s; it begins %r (further ones are counted only)",
+                rejected.source, rejected.place, rejected.receipt, rejected.reason, rejected.detail, rejected.first_bytes,
+            )  # fmt: skip
+        self.add("tasktrail_rejected", key)
+        self.rejected.append(rejected)
+
+    # happenings: rules
+
+    def rule_failed(self, group: str, rule: str, error: str) -> None:
+        """A rule could not be evaluated; it is unhealthy and the others go on."""
+        if not self.get("tasktrail_rule_failures", (group, rule)):
+            log.warning("rule %s in group %s failed: %s (further failures are counted only)", rule, group, error)
+        self.add("tasktrail_rule_failures", (group, rule))
+
+    def alert_turned(self, alert: Alert) -> None:
+        """An alert began to fire or ended."""
+        log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
+
+    # happenings: the loop and the process
+
+    def stalled(self, seconds: float) -> None:
+        """The loop was held for so long in one step."""
+        if seconds > self.get("tasktrail_loop_stall_seconds"):
+            self.set("tasktrail_loop_stall_seconds", (), seconds)
+
+    def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
+        """What is held, and what left before its time."""
+        self.set("tasktrail_trails", (), trails)
+        for reason, count in evictions.items():
+            self._values["tasktrail_evictions"][(reason,)] = count
+
+    def reloaded(self, problems: Sequence[str]) -> None:
+        """Rule files were read again; with problems the old ones were kept."""
+        self.set("tasktrail_reload_success", (), 0.0 if problems else 1.0)
+        if problems:
+            log.error("reload: kept the old rules, the new ones have problems:\n%s", "\n".join(problems))
+        else:
+            log.info("reload: the new rules hold")
+
+    def said(self, line: str, *values: object) -> None:
+        """One line about the process itself: start, stop, what is switched off."""
+        log.info(line, *values)
+
+    # happenings: delivery, by the names of `collector.delivery.Report`
+
+    def target_understood(self, target: str, description: str) -> None:
+        """A target was understood; its description carries no secret."""
+        log.info("target %s: %s", target, description)
+
+    def sent(self, target: str, notification: Notification, tries: int, seconds: float) -> None:
+        """A target confirmed a notification."""
+        self.add("tasktrail_notifications", (target, "sent"))
+        self.add("tasktrail_notification_seconds", (target,), seconds)
+        log.info("target %s: sent %r (try %d)", target, notification.title, tries)
+
+    def retrying(self, target: str, notification: Notification, error: ChannelError, wait_seconds: float) -> None:
+        """A target did not take a notification this time."""
+        self.add("tasktrail_notifications", (target, "retried"))
+        log.warning("target %s: %s; %r again in %.1f s", target, mask(str(error)), notification.title, wait_seconds)
+
+    def dropped(self, target: str, notification: Notification, reason: str) -> None:
+        """A notification left its queue without being sent."""
+        self.add("tasktrail_notifications", (target, reason))
+        log.warning("target %s: dropped %r, %s", target, notification.title, reason)
+
+    def broken(self, target: str, error: ChannelError) -> None:
+        """A target refuses for good: somebody must repair it."""
+        self.set("tasktrail_target_broken", (target,), 1.0)
+        log.error("target %s: refuses notifications, %s", target, mask(str(error)))
+
+    def mended(self, target: str) -> None:
+        """A broken target took one."""
+        self.set("tasktrail_target_broken", (target,), 0.0)
+        log.info("target %s: takes notifications again", target)
+
+    # what others read
+
+    def samples(self) -> Iterator[tuple[str, Labels, float]]:
+        """Every number under its metric name, as rules see it."""
+        for name, (kind, _, label_names) in METRICS.items():
+            exposed = name if kind == "gauge" else name + "_total"
+            for values, number in self._values[name].items():
+                yield exposed, labels_of(zip(label_names, values, strict=True)), number
+
+    def collect(self) -> Iterable[Metric]:
+        """For a prometheus-client registry."""
+        for name, (kind, text, label_names) in METRICS.items():
+            family: Metric = (GaugeMetricFamily if kind == "gauge" else CounterMetricFamily)(name, text, labels=label_names)
+            for values, number in sorted(self._values[name].items()):
+                family.add_metric(values, number)  # type: ignore[attr-defined]
+            yield family

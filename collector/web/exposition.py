@@ -1,0 +1,44 @@
+"""/metrics: families rendered one by one by prometheus-client, so that no scrape holds the loop for long."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import cast
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+
+from collector.series.expose import Exposed
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _One:
+    """A registry of one family; `generate_latest` asks no more of a registry than `collect`."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._metric
+
+
+def family_metric(family: Exposed) -> Metric:
+    """One of the store's families in prometheus-client's form."""
+    base = family.name.removesuffix("_total") if family.type == "counter" else family.name
+    metric = Metric(base, family.help, family.type)
+    for labels, value in family.samples:
+        metric.add_sample(family.name, dict(labels), value)
+    for labels, buckets, total in family.histograms:
+        own = dict(labels)
+        for bound, count in buckets:
+            metric.add_sample(f"{family.name}_bucket", {**own, "le": bound}, count)
+        metric.add_sample(f"{family.name}_count", own, buckets[-1][1])
+        metric.add_sample(f"{family.name}_sum", own, total)
+    return metric
+
+
+async def render(metrics: Iterable[Metric]) -> AsyncIterator[bytes]:
+    """The exposition in pieces."""
+    for metric in metrics:
+        yield generate_latest(cast("CollectorRegistry", _One(metric)))

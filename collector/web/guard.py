@@ -1,0 +1,64 @@
+"""Who may ask what: one table of doors, one middleware that reads it.
+
+Without a token, writes are taken only over loopback and without a foreign Origin. With one, writes and all reads off
+loopback need it as a bearer token; health never does, /metrics not where it was made public.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from collector.model.secret import Secret
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HEALTH = frozenset({"/-/healthy", "/-/ready", "/healthz", "/readyz"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def is_loopback(address: str | None) -> bool:
+    """Whether an address is this machine; a unix socket (no address) is."""
+    if not address:
+        return True
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def is_foreign(origin: str | None, host: str) -> bool:
+    """Whether a browser sent this from a page that is not ours."""
+    return origin is not None and urlsplit(origin).netloc != host
+
+
+def has_token(request: web.Request, token: Secret) -> bool:
+    """Whether the request carries the bearer token; compared in constant time."""
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.reveal().encode())
+
+
+def guard(token: Secret | None, *, public_metrics: bool) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+    """The middleware."""
+    free = HEALTH | {"/metrics"} if public_metrics else HEALTH
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        is_write = request.method not in SAFE_METHODS
+        if is_write and is_foreign(request.headers.get("Origin"), request.host):
+            raise web.HTTPForbidden(text="refused: this request comes from another site's page\n")
+        if request.path in free and not is_write:
+            return await handler(request)
+        here = is_loopback(request.remote)
+        if token is None:
+            if not here:
+                raise web.HTTPForbidden(text="refused: without --token-file only this machine may ask\n")
+        elif (is_write or not here) and not has_token(request, token):
+            raise web.HTTPUnauthorized(text="a bearer token is needed\n", headers={"WWW-Authenticate": "Bearer"})
+        return await handler(request)
+
+    return middleware

@@ -1,0 +1,161 @@
+"""The routes, in one table, and the listener that serves them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from collector.model.secret import Secret
+from collector.web import answers, exposition
+from collector.web.guard import guard
+from collector.web.view import View
+
+LARGEST_BODY = 16 * 1024 * 1024
+"""Bytes of one push, after decompression."""
+
+VIEW: web.AppKey[View] = web.AppKey("view")
+
+
+async def healthy(request: web.Request) -> web.Response:
+    """200 while our own loop and ticker make progress."""
+    trouble = request.app[VIEW].trouble
+    return web.Response(text=f"{trouble or 'ok'}\n", status=503 if trouble else 200)
+
+
+async def ready(request: web.Request) -> web.Response:
+    """200 once every source was tried."""
+    is_ready = request.app[VIEW].is_ready
+    return web.Response(text="ready\n" if is_ready else "not yet: a source was not tried\n", status=200 if is_ready else 503)
+
+
+async def reload(request: web.Request) -> web.Response:
+    """Read the rule files again; 400 with every problem where the old ones were kept."""
+    problems = request.app[VIEW].reload()
+    if problems:
+        return web.Response(text="\n".join(["kept the old rules:", *problems, ""]), status=400)
+    return web.Response(text="reloaded\n")
+
+
+async def metrics(request: web.Request) -> web.StreamResponse:
+    """The exposition, family by family."""
+    response = web.StreamResponse(headers={"Content-Type": exposition.CONTENT_TYPE})
+    await response.prepare(request)
+    async for piece in exposition.render(request.app[VIEW].metrics()):
+        await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+async def sources(request: web.Request) -> web.Response:
+    """Every source: up, lag, what was read; 503 while one is down."""
+    view = request.app[VIEW]
+    now = view.now()
+    listed = [
+        {
+            "name": axis.name,
+            "up": axis.is_up,
+            "detail": axis.detail,
+            "error": axis.error,
+            "clock": axis.clock,
+            "lag_seconds": axis.lag_seconds(now),
+            "last_record_at": axis.read_at if axis.totals.read else None,
+            "events": axis.totals,
+            "places": {name: {"position": place.position, "head": place.is_head} for name, place in axis.places.items()},
+            "gaps": axis.gaps,
+            "rejected": [one for one in view.rejected if one.source == axis.name][-20:],
+        }
+        for axis in view.axes
+    ]
+    return answers.json({"sources": listed}, status=200 if all(axis.is_up for axis in view.axes) else 503)
+
+
+async def alerts(request: web.Request) -> web.Response:
+    """Pending and firing alerts, as Prometheus lists them."""
+    return answers.success({"alerts": [answers.alert(one) for one in request.app[VIEW].alerts()]})
+
+
+async def task(request: web.Request) -> web.Response:
+    """A trail's timeline."""
+    task_id = request.match_info["id"]
+    timeline = request.app[VIEW].task(task_id)
+    return answers.json(timeline) if timeline is not None else answers.not_found(f"no task {task_id!r} is remembered")
+
+
+async def trace(request: web.Request) -> web.Response:
+    """All trails of one trace."""
+    trace_id = request.match_info["id"]
+    found = request.app[VIEW].trace(trace_id)
+    return answers.json(found) if found is not None else answers.not_found(f"no trace {trace_id!r} is remembered")
+
+
+async def push(request: web.Request) -> web.Response:
+    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted."""
+    body = await request.read()
+    outcome = await request.app[VIEW].push(body, request.content_type, request.remote or "unix")
+    is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
+    return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
+
+
+async def runbook(request: web.Request) -> web.Response:
+    """A runbook page, as the Markdown it is written in."""
+    name = request.match_info["name"]
+    text = request.app[VIEW].runbook(name.removesuffix(".md"))
+    if text is None:
+        return answers.not_found(f"no runbook {name!r}")
+    if "text/html" not in request.headers.get("Accept", ""):
+        return web.Response(text=text, content_type="text/markdown")
+    page = f"<!doctype html><meta charset=utf-8><title>{html.escape(name)}</title><pre>{html.escape(text)}</pre>"
+    return web.Response(text=page, content_type="text/html")
+
+
+async def index(request: web.Request) -> web.Response:
+    """What there is to ask."""
+    return web.Response(text="Tasktrail\n\n" + "\n".join(f"{method:5} {path}" for method, path, _ in ROUTES) + "\n")
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "/", index),
+    ("GET", "/metrics", metrics),
+    ("GET", "/-/healthy", healthy),
+    ("GET", "/healthz", healthy),
+    ("GET", "/-/ready", ready),
+    ("GET", "/readyz", ready),
+    ("POST", "/-/reload", reload),
+    ("GET", "/api/sources", sources),
+    ("GET", "/api/v1/alerts", alerts),
+    ("GET", "/api/tasks/{id:.+}", task),
+    ("GET", "/api/traces/{id}", trace),
+    ("GET", "/runbooks/{name}", runbook),
+    ("POST", "/v1/events", push),
+)
+
+
+def application(view: View, *, token: Secret | None = None, public_metrics: bool = False) -> web.Application:
+    """The aiohttp application over a view."""
+    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics)], client_max_size=LARGEST_BODY)
+    app[VIEW] = view
+    for method, path, handler in ROUTES:
+        app.router.add_route(method, path, handler)
+    return app
+
+
+class Listener:
+    """The socket in front of an application."""
+
+    def __init__(self, app: web.Application) -> None:
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handle_signals=False)
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen; the port that was taken. Raises OSError where that is not possible."""
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def close(self) -> None:
+        """Stop listening and end what is open."""
+        await self._runner.cleanup()

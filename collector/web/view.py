@@ -1,0 +1,69 @@
+"""What the listener asks of the daemon, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from prometheus_client.metrics_core import Metric
+
+from collector.axis import Axis
+from collector.model.alert import Alert
+from collector.model.record import Outcome
+from collector.telemetry import Rejected
+
+
+class View(Protocol):
+    """The daemon as HTTP sees it."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every source was tried once."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with our own loop, or nothing. A broker's outage is none of it."""
+        ...
+
+    @property
+    def axes(self) -> Sequence[Axis]:
+        """The sources."""
+        ...
+
+    @property
+    def rejected(self) -> Iterable[Rejected]:
+        """The last records that could not be used."""
+        ...
+
+    def now(self) -> float:
+        """Unix seconds."""
+        ...
+
+    def alerts(self) -> Sequence[Alert]:
+        """Pending and firing alerts."""
+        ...
+
+    def metrics(self) -> Iterable[Metric]:
+        """Everything for /metrics, family by family."""
+        ...
+
+    def task(self, task_id: str) -> Any | None:
+        """A trail's timeline, ready for JSON."""
+        ...
+
+    def trace(self, trace_id: str) -> Any | None:
+        """A trace, ready for JSON."""
+        ...
+
+    def runbook(self, name: str) -> str | None:
+        """A runbook page's Markdown."""
+        ...
+
+    async def push(self, body: bytes, content_type: str, peer: str) -> Outcome:
+        """Count pushed events. Returns when they are counted."""
+        ...
+
+    def reload(self) -> Sequence[str]:
+        """Read rule files again; the problems, where the old ones were kept."""
+        ...

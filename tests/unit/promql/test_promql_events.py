@@ -1,0 +1,144 @@
+"""Event-fed series: exact where that is promised, as if sampled everywhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import promql_events
+import pytest
+from promql_events import task
+
+from collector.promql import PromqlError, compile_expr
+
+AT = 1_700_000_000.0
+
+
+@pytest.fixture
+def events():
+    """Two tasks that failed, one that never did; how long they ran."""
+    fake = promql_events.Events()
+    fake.put("failed_total", "counter", {task("a"): [AT - 300, AT - 299.9, AT - 1, AT], task("b"): [], task("c"): [AT]})
+    fake.put(
+        "run_bucket", "histogram", {task("a", queue="x"): [1], task("b", queue="x"): [1], task("a", queue="y"): [1]}
+    )
+    fake.put("in_flight", "gauge", {task("a"): 3.0, task("b"): 0.0})
+    fake.put("zero_total", "counter", {task("a"): [], task("b"): []})
+    return fake
+
+
+def rows(text, querier, at=AT, step=15.0):
+    """The elements as {task (or all labels where there is none): value}."""
+    found = compile_expr(text).evaluate(querier, at, step).rows()
+    return {dict(labels).get("task", labels): value for labels, value in found}
+
+
+def test_increase_is_the_number_of_events_in_the_left_open_window(events):
+    """The first event counts, the one at the window's start does not, and nothing is extrapolated."""
+    assert rows("increase(failed_total[5m])", events) == {"a": 3, "b": 0, "c": 1}
+
+
+def test_rate_is_the_increase_over_the_length_of_the_window(events):
+    """No extrapolation, whatever the distance of the events from the window's ends."""
+    assert rows("rate(failed_total[5m])", events) == {"a": 3 / 300, "b": 0, "c": 1 / 300}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("increase(failed_total[1m] offset 4m)", {"a": 1, "b": 0, "c": 0}),
+        ("increase(failed_total[1s] offset -1s)", {"a": 0, "b": 0, "c": 0}),
+        (f"increase(failed_total[1s] @ {AT - 1})", {"a": 1, "b": 0, "c": 0}),
+        ("sum(increase(failed_total[5m]))", {(): 4}),
+        ("increase(failed_total[5m]) > 0", {"a": 3, "c": 1}),
+        ("max_over_time(increase(failed_total[2s])[10s:1s])", {"a": 2, "b": 0, "c": 1}),
+        ("in_flight > 0", {"a": 3}),
+        ("failed_total", {"a": 4, "b": 0, "c": 1}),
+        ("sum by (task) ({__name__=~'in_flight|failed_total'})", {"a": 7, "b": 0, "c": 1}),
+        ("timestamp(in_flight)", {"a": AT, "b": AT}),
+    ],
+)
+def test_windows_move_with_offset_at_and_subqueries(events, text, expected):
+    """Modifiers and surroundings mean for exact series what they mean for sampled ones."""
+    assert rows(text, events) == expected
+
+
+@pytest.mark.parametrize("function", ["delta", "deriv", "changes", "avg_over_time", "irate", "resets"])
+def test_other_functions_see_samples_at_the_group_interval(events, function):
+    """What is not promised to be exact behaves as if the series were scraped at every slot."""
+    rows(f"{function}(failed_total[5m])", events, step=30.0)
+    assert events.steps == [("failed_total", AT - 300, AT, 30.0)]
+
+
+def test_increase_of_a_gauge_is_prometheus_increase(events):
+    """Only counters are counted; a gauge's samples are stretched as anywhere else."""
+    assert rows("increase(in_flight[5m])", events) == {"a": 0, "b": 0}
+    assert events.steps == [("in_flight", AT - 300, AT, 15.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "groups", "found"),
+    [
+        ("sum by (le) (rate(run_bucket[5m]))", [0, 0, 0], {(): 0.5}),
+        ("sum by (le, task) (rate(run_bucket[5m]))", [0, 1, 0], {"a": 0.5, "b": 1.5}),
+        ("sum by (le, task) (increase(run_bucket[5m]))", [0, 1, 0], {"a": 0.5, "b": 1.5}),
+        ("(sum by (task, le) ((rate(run_bucket[5m]))))", [0, 1, 0], {"a": 0.5, "b": 1.5}),
+        ("sum without (queue) (rate(run_bucket[5m]))", [0, 1, 0], {"a": 0.5, "b": 1.5}),
+        ("sum by (le, queue) (rate(run_bucket[5m]))", [0, 0, 1], {(("queue", "x"),): 0.5, (("queue", "y"),): 1.5}),
+    ],
+)
+def test_quantiles_of_groups_are_asked_of_the_querier(events, text, groups, found):
+    """`le` is no label of a group, for an event-fed histogram has none to sum over."""
+    assert rows(f"histogram_quantile(0.95, {text})", events) == found
+    assert events.quantiles == [("run_bucket", groups, max(groups) + 1, 0.95, AT - 300, AT)]
+
+
+def test_quantiles_without_a_sum_are_of_each_series(events):
+    """Every series is a group of its own then."""
+    found = compile_expr("histogram_quantile(0.5, rate(run_bucket[1m] offset 1m))").evaluate(events, AT, 15.0)
+    assert [value for _, value in found.rows()] == [0.5, 1.5, 2.5]
+    assert found.labels is events.metrics["run_bucket"][0].labels
+    assert events.quantiles == [("run_bucket", [0, 1, 2], 3, 0.5, AT - 120, AT - 60)]
+
+
+@pytest.mark.parametrize(("q", "expected"), [("-1", -np.inf), ("2", np.inf), ("NaN", np.nan)])
+def test_quantiles_that_do_not_exist_are_not_asked_for(events, q, expected):
+    """Outside 0 to 1 the answer is Prometheus' and the querier is left alone."""
+    found = rows(f"histogram_quantile({q}, sum by (le) (rate(run_bucket[5m])))", events)
+    assert found == pytest.approx({(): expected}, nan_ok=True)
+    assert events.quantiles == []
+
+
+def test_event_fed_and_sampled_histograms_answer_together(events):
+    """One expression over both kinds gives the elements of both."""
+    whole = {"0.5": 2.0, "1": 4.0, "+Inf": 4.0}
+    events.put("old_bucket", "gauge", {task("z", le=le): value for le, value in whole.items()})
+    found = rows('histogram_quantile(0.5, sum by (le, task) (rate({__name__=~"run_bucket|old_bucket"}[5m])))', events)
+    assert found == pytest.approx({"a": 0.5, "b": 1.5, "z": np.nan}, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["run_bucket", "sum by (le) (rate(run_bucket[5m]))", "avg_over_time(run_bucket[5m])", "delta(run_bucket[5m])"],
+)
+def test_buckets_of_event_fed_histograms_are_refused(events, text):
+    """There are no buckets to read one by one; the error says what to write."""
+    with pytest.raises(PromqlError, match=r"use histogram_quantile\(q, sum by \(le, \.\.\.\) \(rate\(run_bucket"):
+        rows(text, events)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_absent"),
+    [
+        ("absent(zero_total)", True),
+        ("absent(failed_total)", False),
+        ("absent(in_flight)", False),
+        ("absent(sum(zero_total))", True),
+        ("absent(increase(zero_total[5m]))", True),
+        ("absent(rate(failed_total[5m]))", False),
+        ("absent_over_time(zero_total[5m])", True),
+        ("absent_over_time(failed_total[5m])", False),
+        ("zero_total", False),
+    ],
+)
+def test_a_series_without_any_event_is_absent(events, text, is_absent):
+    """Series that exist only to be 0 do not hide that nothing ever happened; outside absent() they are 0."""
+    assert rows(text, events) == ({(): 1.0} if is_absent else {} if "absent" in text else {"a": 0, "b": 0})
