@@ -42,8 +42,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+# Every match of the patterns has one of these in it; most texts have none, and to see that is a hundred times cheaper.
+_HINTS = ("pass", "secret", "token", "key", "authorization", "credential", "bearer", "basic", "://")
+
+
 def mask(text: str) -> str:
     """The text with everything that looks like a secret replaced by stars."""
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _HINTS):
+        return text
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text

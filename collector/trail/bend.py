@@ -5,7 +5,7 @@ Pure moves on one trail; nothing is counted here.
 
 from __future__ import annotations
 
-from collector.model.event import Event, trace_context
+from collector.model.event import Event, Time, trace_context, unix_seconds
 from collector.model.secret import mask
 from collector.trail.lifecycle import IS_FINAL, RETRIED, SENT, STARTED
 from collector.trail.rows import Texts
@@ -68,7 +68,9 @@ def slot_of(trail: Trail, kind: int) -> tuple[float, float]:
     return (trail.received_time, trail.received_at) if kind else (trail.sent_time, trail.sent_at)
 
 
-def is_repeat(trail: Trail, kind: int, event: Event, time: float, at: float, grace: float) -> bool:
+def is_repeat(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
+    trail: Trail, kind: int, event: Event, time: float, at: float, grace: float
+) -> bool:
     """Whether a flat trail of the same channel has this very fact, so that the event adds nothing to the set."""
     marks = trail.marks
     attempt = event.attempt
@@ -159,3 +161,13 @@ def cut(trail: Trail, lives: list[Life], keep: int, settled: float) -> int:
     trail.gone = counts_of(over, trail.gone)
     trail.facts = [fact for fact in facts if id(fact) not in gone]
     return len(over)
+
+
+def seconds_of(value: Time) -> float:
+    """A sender's time as Unix seconds; 0.0 where it names none that makes sense (formats refuse those)."""
+    if value is None:
+        return 0.0
+    try:
+        return float(unix_seconds(value))
+    except ValueError:
+        return 0.0

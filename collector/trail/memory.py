@@ -77,9 +77,9 @@ class Generations(Generic[V]):
             if not part:
                 self._doomed.pop()
 
-    def items(self) -> list[tuple[str, V]]:
-        """Everything remembered, oldest generation first."""
-        return [item for part in (*(part for _, part in reversed(self._old)), self._young) for item in part.items()]
+    def remembered(self) -> list[str]:
+        """Every key remembered, oldest generation first."""
+        return [key for part in reversed(self._parts) for key in part]
 
     def shed(self) -> int:
         """Drop the oldest generation before its time; gives how many leave."""

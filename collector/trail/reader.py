@@ -18,7 +18,7 @@ from collector.trail.transitions import MEASURES
 _OFFENDERS = 5
 _TRACE_TASKS = 1_000
 _OLDEST_LOOKED_AT = 20_000
-"""How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step, not on truth."""
+"""How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step."""
 
 
 class Reader:
@@ -59,7 +59,7 @@ class Reader:
     def trails(self) -> Iterator[Timeline]:
         """All timelines: of each home the finished trails first, then the open ones."""
         for home in self._keep.homes:
-            for task_id, _ in home.finished.items():
+            for task_id in home.finished.remembered():
                 trail = self._keep.look(home, task_id)
                 if trail is not None:
                     yield self._view(home, trail)

@@ -104,7 +104,9 @@ class Settler:
                 fact.flags |= DOWN
                 out.count(fact.row, FLIGHT_DOWN, max(at, fact.at))
 
-    def emit(self, trail: Trail, fact: int, row: int, at: float, error: int, out: Transitions) -> None:
+    def emit(  # noqa: PLR0913, PLR0917 - the columns of one transition
+        self, trail: Trail, fact: int, row: int, at: float, error: int, out: Transitions
+    ) -> None:
         """Count one fact, with its error class where it is a failure, and note it where evidence may need it."""
         code = row * STRIDE + fact
         if fact < KIND_COUNT and IS_FAILURE[fact]:
@@ -282,7 +284,9 @@ class Settler:
             self._observe(trail, life, whole, TOTAL, TOTALLED, out)
 
     @staticmethod
-    def _observe(trail: Trail, life: Life, duration: Duration, measure: int, flag: int, out: Transitions) -> None:
+    def _observe(  # noqa: PLR0913, PLR0917 - the columns of one observation
+        trail: Trail, life: Life, duration: Duration, measure: int, flag: int, out: Transitions
+    ) -> None:
         placed, seconds, at = duration
         if placed.fact.row < 0 or any(p.fact.flags & flag and _tells(p, placed, measure) for p in life.order):
             return

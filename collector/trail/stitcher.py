@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from collector.model.alert import Evidence
-from collector.model.event import KIND_CODE, Event, Time, unix_seconds
-from collector.trail.bend import ID_LENGTH, cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.model.event import KIND_CODE, Event
+from collector.trail.bend import ID_LENGTH, fill, seconds_of, tell
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Home, Keep
-from collector.trail.lifecycle import IS_FAILURE, KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
 from collector.trail.memory import Generations
+from collector.trail.misfits import DUPLICATE_FACT, Misfits
 from collector.trail.reader import Reader
 from collector.trail.rows import NAMELESS, Errors, Rows, Texts
 from collector.trail.settle import Settler
@@ -37,8 +38,8 @@ from collector.trail.trail import (
     M_UP,
     M_WAITED,
     NAMED_SHIFT,
-    Fact,
     Trail,
+    origin,
 )
 from collector.trail.transitions import DUPLICATE_SUCCESS, FLIGHT_DOWN, FLIGHT_UP, RUN, STRIDE, TOTAL, WAIT, Transitions
 
@@ -54,6 +55,14 @@ TOLD = tuple(bit | bit << NAMED_SHIFT | bit << EXPLICIT_SHIFT for bit in SEEN)
 
 _OTHERS = M_RECEIVED | M_STARTED | M_END
 
+_DECISION = 16
+"""What a decision costs, counted in trails that are only looked at."""
+NEW = 0
+"""The marks of a new trail; a test sets M_IRREGULAR to send everything through `tally`."""
+_OTHERS = M_RECEIVED | M_STARTED | M_END
+
+_DECISION = 16
+"""What a decision costs, counted in trails that are only looked at."""
 NEW = 0
 """The marks of a new trail; a test sets M_IRREGULAR to send everything through `tally`."""
 _LIVES = 3
@@ -73,9 +82,8 @@ class Stitcher:
         keys: Generations[str] = Generations(bounds.finished_seconds, bounds.keys)
         self._settler = Settler(rows, self._notes, keys, bounds.dead_letters, grace)
         self._keep = Keep(bounds, self._settler)
-        self._decided = 0.0
-        """The axis time up to which what rests on missing facts is decided."""
         self._keys = keys
+        self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, grace)
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
         self._channels: dict[str, int] = {}
         self._horizon = bounds.horizon_seconds
@@ -83,7 +91,7 @@ class Stitcher:
     def stitch(  # noqa: C901, PLR0912, PLR0915 - one flat loop: a call per step costs more than the step
         self, source: str, application: str, events: Sequence[Event], ats: Sequence[float], out: Transitions
     ) -> tuple[int, int, int]:
-        """Take a batch of one source, with the axis time of each event; gives how many were accepted, duplicate, ignored.
+        """Take a batch of one source, with the axis time of each event; gives (accepted, duplicate, ignored).
 
         `application` joins the ids of several sources; "" keeps them apart. Appends to `out`.
         """
@@ -116,7 +124,7 @@ class Stitcher:
             if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
                 row = trail.row
             stamp = event.time
-            time = stamp if type(stamp) is float else _seconds(stamp)
+            time = stamp if type(stamp) is float else seconds_of(stamp)
             marks = trail.marks
             attempt = event.attempt
             worker = event.worker
@@ -129,9 +137,9 @@ class Stitcher:
                 or (worker and worker != known_worker and known_worker)
                 or (marks & ordered[kind] and _is_out_of_order(trail, kind, time or at))
             ):
-                verdict = self._misfit(trail, event, kind, row, channel, time, at, out)
+                verdict = self._misfits.take(trail, event, kind, row, channel, time, at, out)
                 if verdict:
-                    duplicates += verdict == _DUPLICATE
+                    duplicates += verdict == DUPLICATE_FACT
                     continue
                 marks = trail.marks
                 known_worker = trail.worker
@@ -202,7 +210,7 @@ class Stitcher:
                     count(row * STRIDE + FLIGHT_DOWN)
                     count_at(max(trail.started_at, at))
                 if kind != RETRIED:
-                    sent_time, sent_at = (trail.sent_time, trail.sent_at) if not trail.facts else _origin(trail)
+                    sent_time, sent_at = (trail.sent_time, trail.sent_at) if not trail.facts else origin(trail)
                     if sent_time and time >= sent_time:
                         marks |= M_TOTALLED
                         measure(row * 3 + TOTAL)
@@ -220,7 +228,7 @@ class Stitcher:
                 count(code)
                 count_at(at)
                 if event.eta is not None or trail.eta:
-                    trail.eta = _seconds(event.eta)
+                    trail.eta = seconds_of(event.eta)
                 if marks & _OTHERS:
                     marks = self._sent_late(home, trail, event, marks, out)
             trail.marks = marks
@@ -230,13 +238,16 @@ class Stitcher:
         return len(events) - duplicates - ignored, duplicates, ignored
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
-        """Decide and let go what is due by the axis time `at`, at most `most` trails; True: more is due, call again."""
-        self._decided = max(self._decided, at)
+        """Decide and let go what is due by the axis time `at`; True: more is due, call again.
+
+        At most `most` trails in one call, fewer where decisions cost more than a look.
+        """
+        keep, misfits = self._keep, self._misfits
+        misfits.decided = max(misfits.decided, at)
         left = most
-        keep = self._keep
-        while left and (trail := keep.decisions.take(at)) is not None:
-            left -= 1
-            self._settle(trail, out)
+        while left > 0 and (trail := keep.decisions.take(at)) is not None:
+            left -= _DECISION
+            misfits.settle(trail, out)
         for trail in keep.wheel.take(at, left):
             keep.revisit(trail, at, out)
         keep.forget(at)
@@ -290,7 +301,9 @@ class Stitcher:
             self._settler.sources.append(source)
         return channel
 
-    def _enter(self, home: Home, channel: int, source: str, event: Event, row: int, at: float) -> Trail:
+    def _enter(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
+        self, home: Home, channel: int, source: str, event: Event, row: int, at: float
+    ) -> Trail:
         """The trail of an id that is not open: thawed where it is remembered, else new."""
         keep = self._keep
         task_id = event.task_id
@@ -349,13 +362,15 @@ class Stitcher:
         fill(trail, event, self._texts)
         return self._settler.is_first_success(trail, at)
 
-    def _fail(self, trail: Trail, event: Event, kind: int, row: int, at: float, out: Transitions) -> None:
+    def _fail(  # noqa: PLR0913, PLR0917 - as above
+        self, trail: Trail, event: Event, kind: int, row: int, at: float, out: Transitions
+    ) -> None:
         """Count a failed or retried try in its slot."""
         trail.error = self._errors.intern(event.error)
         if event.error_message:
             tell(trail, event.error_message)
         if kind == RETRIED:
-            trail.next_eta = _seconds(event.eta)
+            trail.next_eta = seconds_of(event.eta)
         self._settler.emit(trail, kind, row, at, trail.error, out)
 
     def _sent_late(self, home: Home, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
@@ -369,83 +384,12 @@ class Stitcher:
             at = max(trail.sent_at, trail.started_at)
             out.measure(trail.row, WAIT, trail.started_time - ready, at, trail.task_id)
         if marks & M_FINAL and not marks & M_TOTALLED:
-            sent_time, sent_at = _origin(trail)
+            sent_time, sent_at = origin(trail)
             if 0.0 < sent_time <= trail.end_time:
                 marks |= M_TOTALLED
                 at = max(sent_at, trail.end_at)
                 out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
         return marks
-
-    def _misfit(
-        self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float, out: Transitions
-    ) -> int:
-        """An event that does not fit the slots: a repeat, the next attempt (the slots are made ready), or for `tally`."""
-        if trail.marks & M_IRREGULAR:
-            if repeats(trail.facts, kind, event, time, channel):
-                return self._repeat(trail, event, kind)
-        elif channel == trail.source:
-            if is_repeat(trail, kind, event, time, at, self.grace):
-                return self._repeat(trail, event, kind)
-            if row == trail.row and roll(trail, kind, event, time, at):
-                return _REGULAR
-        self._keep.irregular_facts -= len(trail.facts or ())
-        facts = promote(trail)
-        facts.append(self._fact(trail, event, kind, row, channel, time, at))
-        self._keep.irregular_facts += len(facts)
-        before = trail.distinct
-        self._settle(trail, out)
-        return _ACCEPTED if trail.distinct > before else _DUPLICATE
-
-    def _repeat(self, trail: Trail, event: Event, kind: int) -> int:
-        """A fact that came again only fills in what was missing."""
-        fill(trail, event, self._texts)
-        if IS_FAILURE[kind]:
-            if event.error and not trail.error and not trail.marks & M_IRREGULAR:
-                trail.error = self._errors.intern(event.error)
-            if event.error_message and not trail.message:
-                tell(trail, event.error_message)
-        return _DUPLICATE
-
-    def _fact(self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float) -> Fact:
-        """An event as a fact of an irregular trail, which learns from it what it did not know."""
-        texts = self._texts
-        fill(trail, event, texts)
-        if event.error_message and IS_FAILURE[kind]:
-            tell(trail, event.error_message)
-        if row >= 0 and (trail.row < 0 or self._rows.names(trail.row)[1] == ""):
-            trail.row = row
-        return Fact(
-            kind,
-            event.attempt or 0,
-            time,
-            at,
-            texts.intern(event.worker) if event.worker else "",
-            channel,
-            row,
-            0,
-            self._errors.intern(event.error) if IS_FAILURE[kind] else 0,
-            -1.0 if event.run_seconds is None else event.run_seconds,
-            _seconds(event.eta),
-            texts.intern(event.task) if event.task else "",
-            texts.intern(event.queue) if event.queue else "",
-        )
-
-    def _settle(self, trail: Trail, out: Transitions) -> None:
-        """Bring an irregular trail's counts up to date, see to its next decision, and keep it small."""
-        keep = self._keep
-        due = trail.due
-        lives = self._settler.settle(trail, self._decided, out)
-        if trail.due and trail.due != due:
-            keep.decisions.arm(trail, trail.due)
-        held = len(trail.facts or ())
-        if held > keep.bounds.trail_facts:
-            settled = lives[-1].order[-1].fact.at - self.grace
-            if dropped := cut(trail, lives, 2 * keep.bounds.trail_facts // 3, settled):
-                keep.evictions["trail_facts"] += dropped
-        elif len(lives) > _LIVES:
-            settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
-            cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
-        keep.irregular_facts += len(trail.facts or ()) - held
 
 
 def _is_out_of_order(trail: Trail, kind: int, when: float) -> bool:
@@ -453,21 +397,3 @@ def _is_out_of_order(trail: Trail, kind: int, when: float) -> bool:
     if kind > STARTED:
         return when < (trail.started_time or trail.started_at)
     return when > (trail.end_time or trail.end_at)
-
-
-def _origin(trail: Trail) -> tuple[float, float]:
-    """When a trail of several attempts was first sent: sender's and axis time."""
-    for fact in trail.facts or ():
-        if fact.kind == SENT:
-            return fact.time, fact.at
-    return trail.sent_time, trail.sent_at
-
-
-def _seconds(value: Time) -> float:
-    """A sender's time as Unix seconds; 0.0 where it names none that makes sense (formats refuse those)."""
-    if value is None:
-        return 0.0
-    try:
-        return float(unix_seconds(value))
-    except ValueError:
-        return 0.0

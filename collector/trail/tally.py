@@ -213,11 +213,9 @@ def _capped(ends: list[Placed], starts: list[Placed]) -> list[Placed]:
     kept: list[Placed] = []
     for end in sorted(ends, key=lambda p: (not p.fact.worker, p.when)):
         worker = end.fact.worker
-        if worker:
-            fits = used[worker] < max(1, on_worker[worker] + on_worker[""])
-        else:
-            fits = len(kept) < max(1, len(starts))
-        if fits:
+        taken = used[worker] if worker else len(kept)
+        room = on_worker[worker] + on_worker[""] if worker else len(starts)
+        if taken < max(1, room):
             used[worker] += 1
             kept.append(end)
     return sorted(kept, key=_when)

@@ -104,7 +104,9 @@ def slot_facts(trail: Trail) -> list[Fact]:
     marks = trail.marks
     facts: list[Fact] = []
 
-    def add(kind: int, time: float, at: float, flags: int, error: int = 0, run: float = -1.0, eta: float = 0.0) -> None:
+    def add(  # noqa: PLR0913, PLR0917 - the slots of one kind
+        kind: int, time: float, at: float, flags: int, error: int = 0, run: float = -1.0, eta: float = 0.0
+    ) -> None:
         bit = 1 << kind
         attempt = trail.attempt if marks & bit << EXPLICIT_SHIFT else 0
         worker = trail.worker if marks & bit << NAMED_SHIFT else ""
@@ -159,3 +161,11 @@ def counts_of(facts: Iterable[Fact], before: list[int] | None = None) -> list[in
         if fact.flags & REDELIVERED:
             counts[FACT_REDELIVERED] += 1
     return counts
+
+
+def origin(trail: Trail) -> tuple[float, float]:
+    """When a trail of several attempts was first sent: sender's and axis time."""
+    for fact in trail.facts or ():
+        if fact.kind == SENT:
+            return fact.time, fact.at
+    return trail.sent_time, trail.sent_at

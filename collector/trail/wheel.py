@@ -6,6 +6,7 @@ Entries are never removed; the caller looks whether what comes out is still due 
 from __future__ import annotations
 
 import heapq
+
 from collector.trail.trail import Trail
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from collector.model.event import Event
+from collector.trail.keep import Bounds
 from collector.trail.rows import Errors, Rows
 from collector.trail.stitcher import Stitcher
-from collector.trail.keep import Bounds
 from collector.trail.transitions import FACTS, MEASURES, STRIDE, Transitions
 
 T = 1_790_000_000.0

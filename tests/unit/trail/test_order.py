@@ -1,15 +1,15 @@
-"""Counts, states and flight are a function of the set of facts: whatever order they come in, and whichever path they take."""
+"""Counts, states and flight are a function of the set of facts, whatever their order and whichever path they take."""
 
 from __future__ import annotations
 
 import pytest
+from conftest import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model.event import TASK_KINDS
 from collector.trail import stitcher as stitcher_module
 from collector.trail.trail import M_IRREGULAR
-from conftest import Bench
 
 KINDS = ["sent", "received", "started", "started", "succeeded", "failed", "retried", "retried", *TASK_KINDS]
 
