@@ -47,9 +47,13 @@ def rule_files(rules: Sequence[str]) -> list[Path]:
     problems: list[Problem] = []
     for name in rules:
         path = shipped() if name == "shipped" else Path(name)
-        found = sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
+        found = (
+            sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
+        )
         if not path.exists() or not found:
-            problems.append(Problem(name, 1, 1, "no rule file is here: give the path of one, a folder of them, or `shipped`"))
+            problems.append(
+                Problem(name, 1, 1, "no rule file is here: give the path of one, a folder of them, or `shipped`")
+            )
         files += found
     if problems:
         raise ProblemsError(problems)
@@ -218,7 +222,9 @@ async def opened(listener: Listener, address: tuple[str, int]) -> int:
         return await listener.open(host, port)
     except OSError as error:
         await listener.close()
-        raise TasktrailError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --listen") from error
+        raise TasktrailError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --listen"
+        ) from error
 
 
 def _say_hello(settings: Settings, telemetry: Telemetry, targets: int, port: int) -> None:

@@ -50,12 +50,12 @@ class Axis(msgspec.Struct, kw_only=True):
             own = [event.time for event in events]
             if broker is not None:
                 spread = broker if indexes is None else [broker[index] for index in indexes]
-                return [min(now, t if t.__class__ is float else b) for t, b in zip(own, spread, strict=True)]  # type: ignore[type-var, misc]
-            return [min(now, t) if t.__class__ is float else fallback for t in own]  # type: ignore[type-var]
+                return [min(now, b if t is None else t) for t, b in zip(own, spread, strict=True)]
+            return [fallback if t is None else min(now, t) for t in own]
         if self.clock == "arrival" or broker is None:
             return [fallback] * len(events)
         spread = broker if indexes is None else [broker[index] for index in indexes]
-        return [t if t < now else now for t in spread] if spread and max(spread) > now else spread
+        return [min(t, now) for t in spread] if spread and max(spread) > now else spread
 
     def advance(self, batch: Batch, ats: Sequence[float]) -> None:
         """A batch was counted."""
@@ -63,9 +63,9 @@ class Axis(msgspec.Struct, kw_only=True):
         if place is None:
             place = self.places[batch.place] = Place()
         if ats:
-            place.newest = max(place.newest, max(ats))
+            place.newest = max(place.newest, *ats)
         elif batch.times:
-            place.newest = max(place.newest, max(batch.times))
+            place.newest = max(place.newest, *batch.times)
         place.is_head = batch.is_head
         if batch.position is not None:
             place.position = batch.position

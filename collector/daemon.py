@@ -169,7 +169,7 @@ class Daemon:
         """A runbook page."""
         return self._pages.get(name)
 
-    async def push(self, body: bytes, content_type: str, peer: str) -> Outcome:
+    async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events."""
         lane = self.pushed
         assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes

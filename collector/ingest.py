@@ -11,8 +11,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 
 from collector.axis import Axis
-from collector.formats import Decode, first_bytes
-from collector.model.event import Event
+from collector.formats import Decode, Decoded, Reject, first_bytes
 from collector.model.record import Batch, Outcome
 from collector.series.observe import observe
 from collector.series.store import Store
@@ -64,12 +63,12 @@ class Ingest:
         ats = axis.times(batch, events, decoded.sources, now)
         outcome = Outcome(read=len(events) + len(decoded.rejects), malformed=len(decoded.rejects))
         for reject in decoded.rejects:
-            self._reject(axis, batch, reject.index, reject.reason, reject.detail)
+            self._reject(axis, batch, reject)
         if events:
             try:
                 counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
-                counts = self._one_by_one(axis, batch, events, decoded.sources, ats, outcome)
+                counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
             observe(self._out, self._store)
             self._out.clear()
@@ -89,33 +88,32 @@ class Ingest:
         self,
         axis: Axis,
         batch: Batch,
-        events: Sequence[Event],
-        indexes: Sequence[int] | None,
+        decoded: Decoded,
         ats: Sequence[float],
         outcome: Outcome,
     ) -> tuple[int, int, int]:
-        """The batch again, event by event. What was counted before the failure is now a duplicate, so nothing counts twice."""
+        """The batch again, event by event. What was counted before the failure is a duplicate, and counts no more."""
         accepted = duplicate = ignored = 0
-        for number, (event, at) in enumerate(zip(events, ats, strict=True)):
+        for number, (event, at) in enumerate(zip(decoded.events, ats, strict=True)):
             try:
                 counts = self._stitcher.stitch(axis.name, axis.application, [event], [at], self._out)
             except Exception as error:  # noqa: BLE001 the culprit
-                index = number if indexes is None else indexes[number]
-                self._reject(axis, batch, index, INTERNAL_ERROR, repr(error), traceback.format_exc())
+                index = number if decoded.sources is None else decoded.sources[number]
+                self._reject(axis, batch, Reject(index, INTERNAL_ERROR, repr(error)), traceback.format_exc())
                 outcome.malformed += 1
                 continue
             accepted, duplicate, ignored = accepted + counts[0], duplicate + counts[1], ignored + counts[2]
         return accepted, duplicate, ignored
 
-    def _reject(self, axis: Axis, batch: Batch, index: int, reason: str, detail: str, trace: str = "") -> None:
+    def _reject(self, axis: Axis, batch: Batch, reject: Reject, trace: str = "") -> None:
         self._telemetry.record_rejected(
             Rejected(
                 source=axis.name,
                 place=batch.place,
-                receipt=str(batch.receipts[index]),
-                reason=reason,
-                detail=detail,
-                first_bytes=first_bytes(batch.bodies[index]),
+                receipt=str(batch.receipts[reject.index]),
+                reason=reject.reason,
+                detail=reject.detail,
+                first_bytes=first_bytes(batch.bodies[reject.index]),
                 at=batch.received_at,
                 traceback=trace,
             )
@@ -123,6 +121,7 @@ class Ingest:
 
     @staticmethod
     def add(totals: Outcome, outcome: Outcome) -> None:
+        """Add an outcome to running totals."""
         totals.read += outcome.read
         totals.accepted += outcome.accepted
         totals.duplicate += outcome.duplicate

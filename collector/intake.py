@@ -25,7 +25,7 @@ LONGEST_WAIT = 30.0
 class Lane:
     """One source's way in; what `collector.model.record.Intake` promises to a source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  all that it touches is given to it
         self,
         axis: Axis,
         decode: Decode,

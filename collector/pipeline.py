@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from collector.alerting.dependencies import connect
-from collector.alerting.group import Group, Surroundings
 from collector.alerting.expression import Selector
+from collector.alerting.group import Group, Surroundings
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.ingest import Ingest
 from collector.model.alert import Alert, Evidence, Notification
 from collector.promql import compile_expr
-from collector.routing.grouping import Grouping, Target as Receiver
+from collector.routing.grouping import Grouping
+from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.routing.route import BUILT_IN
 from collector.series.observe import METRICS
@@ -70,7 +71,7 @@ class Witness(msgspec.Struct, frozen=True):
 class Pipeline:
     """Sources' events in, notifications out."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the surroundings of the whole
         self,
         limits: Limits,
         specs: Sequence[GroupSpec],

@@ -1,7 +1,7 @@
 """The messages that are measured on: native JSON events as a busy application sends them.
 
-40 tasks in 3 queues, tasks interleaved so that many trails are open at once; of a hundred tasks five are retried once and two fail
-for good and are dead-lettered. About 217 bytes a message.
+40 tasks in 3 queues, tasks interleaved so that many trails are open at once; of a hundred tasks five are retried once
+and two fail for good and are dead-lettered. About 217 bytes a message.
 """
 
 from __future__ import annotations

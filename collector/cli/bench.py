@@ -6,7 +6,6 @@ Without `--kafka` it measures on messages in memory against decoding alone; with
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import math
 import statistics
@@ -36,7 +35,9 @@ TRAILS = 100_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `bench`."""
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker to measure on; a topic `tasktrail.bench.*` is made there")
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="a broker to measure on; a topic `tasktrail.bench.*` is made there"
+    )
     parser.add_argument("--messages", type=int, default=300_000, metavar="N", help="how many (300000)")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of each side, in turn (3)")
 

@@ -73,7 +73,7 @@ def _unread(kind: str) -> Check:
     return check
 
 
-# a key at the top of a file → what kind of file has it; the first that is there decides, without one it is configuration
+# a key at the top of a file → what checks a file that has it; the first key decides, without any it is configuration
 KINDS: tuple[tuple[str, Check], ...] = (
     ("groups", _rules),
     ("rule_files", _unread("unit tests of rules")),

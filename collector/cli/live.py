@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections import deque
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -32,14 +32,18 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("in flight", "sum by (task, queue) (tasks_in_flight)", "{:.0f}"),
     (
         "backlog",
-        "sum by (task, queue) (task_sent_total) - sum by (task, queue) (task_started_total) + "
-        "(sum by (task, queue) (task_retried_total) or 0 * sum by (task, queue) (task_sent_total))",
+        (
+            "sum by (task, queue) (task_sent_total) - sum by (task, queue) (task_started_total)"
+            " + (sum by (task, queue) (task_retried_total) or 0 * sum by (task, queue) (task_sent_total))"
+        ),
         "{:.0f}",
     ),
     (
         "retry ratio",
-        "sum by (task, queue) (increase(task_retried_total[10s]))"
-        " / (sum by (task, queue) (increase(task_started_total[10s])) > 0)",
+        (
+            "sum by (task, queue) (increase(task_retried_total[10s]))"
+            " / (sum by (task, queue) (increase(task_started_total[10s])) > 0)"
+        ),
         "{:.0%}",
     ),
     (
@@ -82,8 +86,10 @@ class LiveView:
     def _picture(self, daemon: Daemon) -> Group:
         read = sum(axis.totals.read for axis in daemon.axes)
         head = Text(f"tasktrail demo   {self._url}   {read:,} events   Ctrl-C ends", "bold")
-        blocks = [_block(notification) for notification in self._newest(daemon)]
-        return Group(head, self._table(daemon), *(blocks or [Text("no alert yet: the bad stretch begins after 4 s", "dim")]))
+        blocks: list[RenderableType] = [_block(notification) for notification in self._newest(daemon)]
+        if not blocks:
+            blocks.append(Text("no alert yet: the bad stretch begins after 4 s", "dim"))
+        return Group(head, self._table(daemon), *blocks)
 
     def _newest(self, daemon: Daemon) -> list[Notification]:
         """As many of the newest notifications as there is room for."""

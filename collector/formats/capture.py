@@ -1,7 +1,8 @@
-"""Captures: one JSON object a line, what a tap received and when (product.md section 7). Written by `record`, read by `replay`.
+"""Captures: one JSON object a line, what a tap received and when (product.md section 7).
 
 Takes lines and gives the records that were in them, or takes records and gives lines. A file of plain native events
-is told apart by its first line: a capture line has `t` and `source`, an event has `kind`.
+is told apart by its first line: a capture line has `t` and `source`, an event has `kind`. Written by `record`, read by
+`replay`.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _headers(line: Line) -> Mapping[str, str] | None:
 
 
 def lines(batch: Batch, tap: str) -> list[bytes]:
-    """A batch as capture lines. `tap` is how it was received: `kafka`, `redis-stream`, or `native` for pushes and files."""
+    """A batch as capture lines. `tap`: how it was received, `kafka`, `redis-stream`, or `native` (pushes and files)."""
     return [_encode(_line(batch, tap, index)) + b"\n" for index in range(len(batch.bodies))]
 
 

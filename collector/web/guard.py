@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from collector.model.secret import Secret
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HEALTH = frozenset({"/-/healthy", "/-/ready", "/healthz", "/readyz"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -42,7 +40,7 @@ def has_token(request: web.Request, token: Secret) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.reveal().encode())
 
 
-def guard(token: Secret | None, *, public_metrics: bool) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def guard(token: Secret | None, *, public_metrics: bool) -> Middleware:
     """The middleware."""
     free = HEALTH | {"/metrics"} if public_metrics else HEALTH
 

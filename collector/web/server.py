@@ -28,7 +28,9 @@ async def healthy(request: web.Request) -> web.Response:
 async def ready(request: web.Request) -> web.Response:
     """200 once every source was tried."""
     is_ready = request.app[VIEW].is_ready
-    return web.Response(text="ready\n" if is_ready else "not yet: a source was not tried\n", status=200 if is_ready else 503)
+    return web.Response(
+        text="ready\n" if is_ready else "not yet: a source was not tried\n", status=200 if is_ready else 503
+    )
 
 
 async def reload(request: web.Request) -> web.Response:
@@ -63,7 +65,9 @@ async def sources(request: web.Request) -> web.Response:
             "lag_seconds": axis.lag_seconds(now),
             "last_record_at": axis.read_at if axis.totals.read else None,
             "events": axis.totals,
-            "places": {name: {"position": place.position, "head": place.is_head} for name, place in axis.places.items()},
+            "places": {
+                name: {"position": place.position, "head": place.is_head} for name, place in axis.places.items()
+            },
             "gaps": axis.gaps,
             "rejected": [one for one in view.rejected if one.source == axis.name][-20:],
         }
@@ -94,7 +98,7 @@ async def trace(request: web.Request) -> web.Response:
 async def push(request: web.Request) -> web.Response:
     """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted."""
     body = await request.read()
-    outcome = await request.app[VIEW].push(body, request.content_type, request.remote or "unix")
+    outcome = await request.app[VIEW].push(body, request.content_type)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
 
@@ -111,7 +115,7 @@ async def runbook(request: web.Request) -> web.Response:
     return web.Response(text=page, content_type="text/html")
 
 
-async def index(request: web.Request) -> web.Response:
+async def index(_request: web.Request) -> web.Response:
     """What there is to ask."""
     return web.Response(text="Tasktrail\n\n" + "\n".join(f"{method:5} {path}" for method, path, _ in ROUTES) + "\n")
 

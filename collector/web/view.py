@@ -60,7 +60,7 @@ class View(Protocol):
         """A runbook page's Markdown."""
         ...
 
-    async def push(self, body: bytes, content_type: str, peer: str) -> Outcome:
+    async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events. Returns when they are counted."""
         ...
 
