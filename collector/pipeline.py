@@ -89,7 +89,7 @@ class Pipeline:
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind)
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind, telemetry.rule_failed)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
         self._monotonic = monotonic
@@ -141,9 +141,6 @@ class Pipeline:
             self._was_past = is_past
             for alert in changed:
                 self._told(alert, now, is_live=not is_past)
-            for group in self.ticker.groups:
-                for failure in group.failures:
-                    self.telemetry.rule_failed(group.name, failure.rule.name, failure.message)
             yield changed
 
     def notifications(self, now: float) -> list[Notification]:
@@ -151,15 +148,18 @@ class Pipeline:
         return self.grouping.due(now)
 
     def _told(self, alert: Alert, now: float, *, is_live: bool) -> None:
-        witness = self._witnesses.get(alert.rule, Witness((), 300.0, pages=False))
         if alert.state == "pending":
             return
-        rows = matching_rows(self.rows, dict(alert.labels))
-        since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
-        alert.evidence = self.evidence[alert.fingerprint] = self.stitcher.evidence(rows, witness.facts, since)
+        witness = self._witnesses[alert.rule]
         if self.store.frontier in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
+            self.evidence[alert.fingerprint] = self._evidence(alert, witness)
+        alert.evidence = self.evidence.get(alert.fingerprint)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
+
+    def _evidence(self, alert: Alert, witness: Witness) -> Evidence:
+        since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
+        return self.stitcher.evidence(matching_rows(self.rows, dict(alert.labels)), witness.facts, since)
 
     def _is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads is down, or too far behind to be believed."""
@@ -178,7 +178,7 @@ def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
     wanted = tuple(labels.get(name) for name in ("task", "queue", "source"))
     return [
         row
-        for row in range(len(rows))
+        for row in (range(len(rows)) if wanted[0] is None else rows.of_task(wanted[0]))
         if all(value is None or value == name for value, name in zip(wanted, rows.names(row), strict=True))
     ]
 

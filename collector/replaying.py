@@ -71,7 +71,7 @@ class Replay:
 
     def _to(self, until: float) -> Iterator[list[Alert]]:
         pipeline = self.pipeline
-        for changed in pipeline.advance(Target(until, is_live=False)):
+        for changed in pipeline.advance(Target(until)):
             for alert in changed:
                 if alert.fired_at is not None:
                     self.episodes[alert.fingerprint, alert.active_at] = alert

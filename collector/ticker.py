@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import msgspec
 
 from collector.alerting.group import Group, next_slot
-from collector.alerting.lifecycle import AlertRule
+from collector.alerting.lifecycle import AlertRule, Steps
 from collector.alerting.rule import Rule
 from collector.axis import Axis
 from collector.model.alert import Alert
@@ -30,10 +30,20 @@ MOST_MISSED = 1000
 
 
 class Target(msgspec.Struct, frozen=True):
-    """How far the frontier may go, and whether that is the present."""
+    """How far the frontier may go, and what paces the evaluations between slots."""
 
     at: float
-    is_live: bool
+    wall: float | None = None
+    """The wall's time. Between slots a rule is then evaluated at most ten times a second of it, at `at`.
+
+    Without it recorded time is the only time: every 100 ms of it at which an input changed is a stop, so that the same
+    facts give the same alerts whatever way they came.
+    """
+
+    @property
+    def is_live(self) -> bool:
+        """Whether `at` is the present."""
+        return self.wall is not None and self.at >= self.wall
 
 
 def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
@@ -42,10 +52,11 @@ def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
     Sources that were read to their end make the present complete, and then a backlog elsewhere is late facts; only when
     every source that delivers is behind (or on sender's time) are rules evaluated along the backlog.
     """
-    limits = [limit for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
-    if not limits or any(limit >= now for limit in limits):
-        return Target(instant_of(now), is_live=True)
-    return Target(min(limits), is_live=False)
+    limits = [(limit, axis.clock) for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
+    if not limits or any(limit >= now for limit, _ in limits):
+        return Target(instant_of(now), now)
+    is_recorded = any(clock == "event" for _, clock in limits)
+    return Target(min(limit for limit, _ in limits), None if is_recorded else now)
 
 
 def instant_of(at: float) -> float:
@@ -71,11 +82,13 @@ class Ticker:
         stitcher: Stitcher,
         expire: Callable[[float], bool],
         is_blind: Callable[[Rule], bool],
+        failed: Callable[[str, str, str], None],
     ) -> None:
         self._store = store
         self._stitcher = stitcher
         self._expire = expire
         self._is_blind = is_blind
+        self._failed = failed
         self._changed_at = -math.inf
         self._memory = 0.0
         self._watched: list[Watched] = []
@@ -90,8 +103,8 @@ class Ticker:
         rules = [(group, rule) for group in groups for rule in group.rules]
         self._watched = [Watched(group, rule) for group, rule in rules if isinstance(rule, AlertRule)]
         for _, rule in rules:
-            for window in rule.windows:
-                self._store.keep(window)
+            for selector in rule.selectors:
+                self._store.keep(selector.reach, selector.name)
         self._memory = max((_memory(rule) for _, rule in rules), default=0.0)
 
     def next_stop(self) -> float:
@@ -100,8 +113,8 @@ class Ticker:
         return min(min(self._slots, default=math.inf), math.inf if due is None else due)
 
     def walk(self, until: Target) -> Iterator[list[Alert]]:
-        """Move the frontier to `until`, stop by stop; gives the alerts that changed at each stop."""
-        upcoming = iter([] if until.is_live else self._store.pending_instants(until.at))
+        """Move the frontier to `until`, stop by stop, in short steps; each gives the alerts that changed in it."""
+        upcoming = iter(self._store.pending_instants(until.at) if until.wall is None else ())
         instant = next(upcoming, math.inf)
         self._first_slots(min(instant, until.at))
         while True:
@@ -111,37 +124,48 @@ class Ticker:
             stop = min(self.next_stop(), instant)
             if stop > until.at:
                 break
-            yield self._stop_at(max(instant_of(stop), self._store.frontier))
-        if until.is_live and until.at > self._store.frontier:
-            yield self._stop_at(until.at)
+            stop = max(instant_of(stop), self._store.frontier)
+            yield from self._stop_at(stop, stop if until.wall is None else until.wall)
+        if until.wall is not None and until.at > self._store.frontier:
+            yield from self._stop_at(until.at, until.wall)
 
-    def _stop_at(self, stop: float) -> list[Alert]:
+    def _stop_at(self, stop: float, pace: float) -> Iterator[list[Alert]]:
         while self._expire(stop):
-            pass
+            yield []
         before = self._store.version
         self._store.advance(stop)
         if self._store.version != before:
             self._changed_at = stop
-        changed: list[Alert] = []
         for number, group in enumerate(self.groups):
             if self._slots[number] <= stop:
-                changed += group.evaluate(self._store, stop, blind=self._is_blind)
                 self._slots[number] = next_slot(stop, group.interval)
-        return changed + self._start(stop)
+                yield from self._taken(group, group.steps(self._store, stop, blind=self._is_blind))
+        yield from self._start(stop, pace)
 
-    def _start(self, at: float) -> list[Alert]:
+    def _start(self, at: float, pace: float) -> Iterator[list[Alert]]:
         """Between slots a rule whose inputs changed may start an alert, and nothing else."""
-        changed: list[Alert] = []
         version = self._store.version
         for watched in self._watched:
-            if version == watched.version or at - watched.at < BETWEEN_SLOTS - 1e-6:
+            if version == watched.version or pace - watched.at < BETWEEN_SLOTS - 1e-6:
                 continue
             if self._reads_change(watched.rule, watched.version):
+                watched.at = pace
                 is_blind = self._is_blind(watched.rule)
-                changed += watched.group.evaluate_rule(watched.rule, self._store, at, is_blind=is_blind)
-                watched.at = at
+                steps = watched.group.rule_steps(watched.rule, self._store, at, is_blind=is_blind)
+                yield from self._taken(watched.group, steps)
             watched.version = version
-        return changed
+
+    def _taken(self, group: Group, steps: Steps) -> Iterator[list[Alert]]:
+        """One empty list per short step of an evaluation, then what changed in it."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                for failure in group.failures:
+                    self._failed(group.name, failure.rule.name, failure.message)
+                yield end.value
+                return
+            yield []
 
     def _reads_change(self, rule: Rule, since: int) -> bool:
         store = self._store

@@ -5,6 +5,8 @@ A row is what series are keyed by; the hot loop never touches a label set.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 OVERFLOW = "_other"
 """The name under which everything beyond a cap is counted."""
 PARTIAL = -1
@@ -29,6 +31,7 @@ class Rows:
         """How often a name was asked for that had no room."""
         self._names: list[tuple[str, str, str]] = []
         self._rows: dict[tuple[str, str, str], int] = {}
+        self._of_task: dict[str, list[int]] = {}
         self._pairs: dict[str, dict[Pair, int]] = {}
 
     def __len__(self) -> int:
@@ -44,11 +47,16 @@ class Rows:
                 return self.row(OVERFLOW, OVERFLOW, source)
             row = self._rows[key] = len(self._names)
             self._names.append(key)
+            self._of_task.setdefault(task, []).append(row)
         return row
 
     def names(self, row: int) -> tuple[str, str, str]:
         """Task, queue and source of a row."""
         return self._names[row]
+
+    def of_task(self, task: str) -> Sequence[int]:
+        """All rows of a task, over queues and sources."""
+        return self._of_task.get(task, ())
 
     def pairs(self, source: str) -> dict[Pair, int]:
         """The look-up table of one source, for the hot loop: (task, queue) as events name them -> row or negative."""
