@@ -99,11 +99,12 @@ async def within(seconds: float, question: Awaitable[T], what: str) -> T:
 
 
 async def close(consumer: AIOKafkaConsumer) -> None:
-    """Stop a consumer within five seconds, whatever it hangs on."""
+    """Stop a consumer within five seconds, whatever it hangs on.
+
+    A consumer whose fetcher has failed does not get as far as its connections; those are closed for it.
+    """
     stop = asyncio.ensure_future(consumer.stop())
     await asyncio.wait([stop], timeout=_CLOSE_SECONDS)
-    if not stop.done():
+    if not stop.done() or stop.cancelled() or stop.exception() is not None:
         stop.cancel()
-        kafka_records.drop_connections(consumer)
-    elif not stop.cancelled():
-        stop.exception()  # it is being thrown away; what went wrong in stopping does not matter any more
+        kafka_records.abandon(consumer)
