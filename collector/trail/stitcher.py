@@ -321,17 +321,16 @@ class Stitcher:
             row, marks = -1, M_IRREGULAR
         caller, trace_id, parent_id = event.caller, event.trace_id, event.parent_id
         trail = Trail(
-            task_id,
-            home.index,
-            channel,
-            row,
-            at,
-            event.attempt or 1,
             marks,
-            "",
-            self._texts.intern(caller) if caller else "",
-            trace_id or "",
-            parent_id or "",
+            row,
+            event.attempt or 1,
+            trace_id=trace_id or "",
+            task_id=task_id,
+            home=home.index,
+            source=channel,
+            born=at,
+            caller=self._texts.intern(caller) if caller else "",
+            parent_id=parent_id or "",
         )
         if event.idempotency_key is not None or event.root_id is not None:
             fill(trail, event, self._texts)
