@@ -253,6 +253,9 @@ class Settler:
         if not fact.flags & COUNTED:
             return
         key = (trail.home, trail.task_id)
+        if not fact.flags & DEAD_UP and trail.dead_row == fact.row:
+            fact.flags |= DEAD_UP  # the same dead letter, told again after its trail was forgotten
+            trail.dead_row = -1
         if not fact.flags & DEAD_UP:
             fact.flags |= DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collector.model.alert import Evidence
 from collector.model.event import KIND_CODE, Event
-from collector.trail.bend import ID_LENGTH, fill, seconds_of, tell
+from collector.trail.bend import fill, tell
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Home, Keep
-from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, STARTED, SUCCEEDED
 from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
 from collector.trail.reader import Reader
@@ -123,8 +123,7 @@ class Stitcher:
                 self._link(home, trail, event, at)
             if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
                 row = trail.row
-            stamp = event.time
-            time = stamp if type(stamp) is float else seconds_of(stamp)
+            time = event.time or 0.0
             marks = trail.marks
             attempt = event.attempt
             worker = event.worker
@@ -228,7 +227,7 @@ class Stitcher:
                 count(code)
                 count_at(at)
                 if event.eta is not None or trail.eta:
-                    trail.eta = seconds_of(event.eta)
+                    trail.eta = event.eta or 0.0
                 if marks & _OTHERS:
                     marks = self._sent_late(home, trail, event, marks, out)
             trail.marks = marks
@@ -322,19 +321,18 @@ class Stitcher:
             row, marks = -1, M_IRREGULAR
         caller, trace_id, parent_id = event.caller, event.trace_id, event.parent_id
         trail = Trail(
-            task_id,
-            home.index,
-            channel,
-            row,
-            at,
-            event.attempt or 1,
             marks,
-            "",
-            self._texts.intern(caller[:ID_LENGTH]) if caller else "",
-            trace_id[:ID_LENGTH] if trace_id else "",
-            parent_id[:ID_LENGTH] if parent_id else "",
+            row,
+            event.attempt or 1,
+            trace_id=trace_id or "",
+            task_id=task_id,
+            home=home.index,
+            source=channel,
+            born=at,
+            caller=self._texts.intern(caller) if caller else "",
+            parent_id=parent_id or "",
         )
-        if event.idempotency_key is not None or event.root_id is not None or event.traceparent is not None:
+        if event.idempotency_key is not None or event.root_id is not None:
             fill(trail, event, self._texts)
         dead = self._settler.dead
         if dead and (home.index, task_id) in dead:
@@ -370,7 +368,7 @@ class Stitcher:
         if event.error_message:
             tell(trail, event.error_message)
         if kind == RETRIED:
-            trail.next_eta = seconds_of(event.eta)
+            trail.next_eta = event.eta or 0.0
         self._settler.emit(trail, kind, row, at, trail.error, out)
 
     def _sent_late(self, home: Home, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
