@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from heapq import heappush, heapreplace
 
 from collector.trail.transitions import FACT_CODE, MEASURES, STRIDE, Transitions
 
@@ -68,19 +69,17 @@ class Notes:
         if not self._slow or at >= self._slow[-1][0] + _MINUTE:
             self._slow.append((at, {}))
             self._floor = {}
-        floor = self._floor.get
+        floor, kept = self._floor, self._slow[-1][1]
+        floor_of = floor.get
         for index, (seconds, measure) in enumerate(zip(out.seconds[first:], out.measures[first:], strict=True), first):
-            if seconds > floor(measure, -1.0):
-                self._keep(out, index, home)
-
-    def _keep(self, out: Transitions, index: int, home: int) -> None:
-        measure = out.measures[index]
-        slowest = self._slow[-1][1].setdefault(measure, [])
-        slowest.append((out.seconds[index], out.measured_ats[index], home, out.witnesses[index]))
-        if len(slowest) > _SLOWEST:
-            slowest.remove(min(slowest))
-        if len(slowest) == _SLOWEST:
-            self._floor[measure] = min(slowest)[0]
+            if seconds > floor_of(measure, -1.0):
+                one = (seconds, out.measured_ats[index], home, out.witnesses[index])
+                slowest = kept.setdefault(measure, [])
+                if len(slowest) < _SLOWEST:
+                    heappush(slowest, one)
+                else:
+                    heapreplace(slowest, one)
+                    floor[measure] = slowest[0][0]
 
     def recent(self, rows: Iterable[int], facts: Iterable[str], since: float) -> list[Note]:
         """Notes of these rows and facts, newest first, one per task id."""

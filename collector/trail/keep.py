@@ -90,6 +90,11 @@ class Keep:
             self.homes.append(home)
         return home
 
+    def welcome(self, home: Home, fresh: list[Trail], at: float) -> None:
+        """New trails of one batch: look at them again later, and index the traces that they know."""
+        self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
+        home.links.add_all(fresh, at)
+
     def holds(self, trail: Trail) -> bool:
         """Whether this very trail is still open."""
         return self.homes[trail.home].open.get(trail.task_id) is trail

@@ -98,13 +98,14 @@ class Stitcher:
         home = self._keep.home(f"={application}" if application else source)
         channel = self._channel(source)
         find_trail = home.open.get
-        find_row = self._rows.pairs(source).get
+        rows_of = self._rows.tables(source)
         kinds, misfit, ordered = KIND_CODE, MISFIT, ORDERED
         seen, named, explicit, told = SEEN, NAMED, EXPLICIT, TOLD
         count, count_at = out.codes.append, out.ats.append
         measure, measure_seconds = out.measures.append, out.seconds.append
         measure_at, witness = out.measured_ats.append, out.witnesses.append
         first_measure = len(out.seconds)
+        fresh: list[Trail] = []
         duplicates = ignored = 0
         at = 0.0
         for event, at in zip(events, ats, strict=True):
@@ -113,12 +114,13 @@ class Stitcher:
                 ignored += 1
                 continue
             task_id = event.task_id
-            row = find_row((event.task, event.queue))
-            if row is None:
+            try:
+                row = rows_of[event.task][event.queue]
+            except KeyError:
                 row = self._rows.lookup(event.task, event.queue, source)
             trail = find_trail(task_id)
             if trail is None:
-                trail = self._enter(home, channel, source, event, row, at)
+                trail = self._enter(home, channel, source, event, row, at, fresh)
             elif event.trace_id is not None and not trail.trace_id:
                 self._link(home, trail, event, at)
             if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
@@ -157,12 +159,14 @@ class Stitcher:
                 count(code)
                 count_at(at)
                 ready = trail.sent_time
-                ready = max(ready, trail.eta)
+                if trail.eta > ready:
+                    ready = trail.eta
                 if ready and time >= ready:
                     marks |= M_WAITED
+                    sent_at = trail.sent_at
                     measure(row * 3 + WAIT)
                     measure_seconds(time - ready)
-                    measure_at(max(trail.sent_at, at))
+                    measure_at(at if at > sent_at else sent_at)
                     witness(task_id)
                 if not marks & M_END:
                     marks |= M_UP
@@ -179,7 +183,7 @@ class Stitcher:
                         marks |= M_RAN
                         measure(row * 3 + RUN)
                         measure_seconds(trail.end_time - time)
-                        measure_at(max(trail.end_at, at))
+                        measure_at(at if at > trail.end_at else trail.end_at)
                         witness(task_id)
             elif kind > STARTED:
                 trail.end_time = time
@@ -207,14 +211,14 @@ class Stitcher:
                 if marks & M_UP and not marks & M_DOWN:
                     marks |= M_DOWN
                     count(row * STRIDE + FLIGHT_DOWN)
-                    count_at(max(trail.started_at, at))
+                    count_at(at if at > trail.started_at else trail.started_at)
                 if kind != RETRIED:
                     sent_time, sent_at = (trail.sent_time, trail.sent_at) if not trail.facts else origin(trail)
                     if sent_time and time >= sent_time:
                         marks |= M_TOTALLED
                         measure(row * 3 + TOTAL)
                         measure_seconds(time - sent_time)
-                        measure_at(max(sent_at, at))
+                        measure_at(at if at > sent_at else sent_at)
                         witness(task_id)
             elif kind == RECEIVED:
                 trail.received_time = time
@@ -231,6 +235,8 @@ class Stitcher:
                 if marks & _OTHERS:
                     marks = self._sent_late(home, trail, event, marks, out)
             trail.marks = marks
+        if fresh:
+            self._keep.welcome(home, fresh, at)
         if first_measure < len(out.seconds):
             self._notes.watch(out, first_measure, home.index, at)
         self._keep.bound(at, out)
@@ -301,36 +307,37 @@ class Stitcher:
         return channel
 
     def _enter(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
-        self, home: Home, channel: int, source: str, event: Event, row: int, at: float
+        self, home: Home, channel: int, source: str, event: Event, row: int, at: float, fresh: list[Trail]
     ) -> Trail:
-        """The trail of an id that is not open: thawed where it is remembered, else new."""
-        keep = self._keep
+        """The trail of an id that is not open: thawed where it is remembered, else new and among the `fresh` ones."""
         task_id = event.task_id
         if home.finished.size:
-            thawed = keep.thaw(home, task_id, at)
+            thawed = self._keep.thaw(home, task_id, at)
             if thawed is not None:
                 return thawed
-        task, queue = event.task, event.queue
         marks = NEW
         if row >= 0:
             if row < self._rows.cap:
-                self._rows.queues[task] = queue
-        elif task and task not in self._rows.queues:
-            row = self._rows.row(task, "", source)
+                self._rows.queues[event.task] = event.queue  # type: ignore[index, assignment]  # a row has both names
+        elif event.task and event.task not in self._rows.queues:
+            row = self._rows.row(event.task, "", source)
         else:
             row, marks = -1, M_IRREGULAR
-        caller, trace_id, parent_id = event.caller, event.trace_id, event.parent_id
-        trail = Trail(
+        caller = event.caller
+        if caller is not None:
+            caller = self._texts.intern(caller)
+        trail = home.open[task_id] = Trail(
             marks,
             row,
             event.attempt or 1,
-            trace_id=trace_id or "",
+            "",
+            event.trace_id or "",
             task_id=task_id,
             home=home.index,
             source=channel,
             born=at,
-            caller=self._texts.intern(caller) if caller else "",
-            parent_id=parent_id or "",
+            caller=caller or "",
+            parent_id=event.parent_id or "",
         )
         if event.idempotency_key is not None or event.root_id is not None:
             fill(trail, event, self._texts)
@@ -338,10 +345,7 @@ class Stitcher:
         if dead and (home.index, task_id) in dead:
             trail.dead_row = dead[home.index, task_id]
             trail.marks = M_IRREGULAR
-        home.open[task_id] = trail
-        keep.wheel.arm(trail, at + self._horizon)
-        if trail.trace_id or trail.parent_id or trail.root_id:
-            home.links.add(trail, at)
+        fresh.append(trail)
         return trail
 
     def _link(self, home: Home, trail: Trail, event: Event, at: float) -> None:

@@ -40,11 +40,19 @@ class Links:
         self._parts: list[tuple[Members, Members]] = [({}, {})]
         """Newest first: by trace id, by parent or root id."""
 
+    def add_all(self, trails: list[Trail], at: float) -> None:
+        """Index the new trails of a batch. Most are the first of their trace, and name no parent."""
+        traces, _ = self._part(at)
+        for trail in trails:
+            trace_id = trail.trace_id
+            if trace_id and not trail.parent_id and not trail.root_id and trace_id not in traces:
+                traces[trace_id] = trail.task_id
+            elif trace_id or trail.parent_id or trail.root_id:
+                self.add(trail, at)
+
     def add(self, trail: Trail, at: float) -> None:
         """Index a trail under the trace and the parents that it knows."""
-        traces, parents = self._parts[0]
-        if at >= self._began + self._span or len(traces) > self._share or len(parents) > self._share:
-            traces, parents = self._turn(at)
+        traces, parents = self._part(at)
         if trail.trace_id:
             _link(traces, trail.trace_id, trail.task_id)
         if trail.parent_id:
@@ -52,6 +60,13 @@ class Links:
         root_id = trail.root_id
         if root_id and root_id not in (trail.parent_id, trail.task_id):
             _link(parents, root_id, trail.task_id)
+
+    def _part(self, at: float) -> tuple[Members, Members]:
+        """The newest generation, after a turn where its time or its room is over."""
+        traces, parents = self._parts[0]
+        if at >= self._began + self._span or len(traces) > self._share or len(parents) > self._share:
+            return self._turn(at)
+        return traces, parents
 
     def of_trace(self, trace_id: str) -> list[str]:
         """Task ids of a trace, oldest first."""
