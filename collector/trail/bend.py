@@ -72,10 +72,8 @@ def is_repeat(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
         was = slot_of(trail, kind)[0]
         is_named = bool(marks & bit << NAMED_SHIFT)
         is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
-        if event.worker:
-            is_known = is_named and event.worker == trail.worker
-        else:
-            is_known = is_explicit or not is_named  # else its attempt may turn out to be that of another worker
+        # A repeat that names no worker and no attempt may turn out to be about another worker's attempt.
+        is_known = is_named and event.worker == trail.worker if event.worker else is_explicit or not is_named
         if time != was or not is_known:
             return False
         if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
