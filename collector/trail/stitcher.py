@@ -122,7 +122,8 @@ class Stitcher:
             if trail is None:
                 trail = self._enter(home, channel, source, event, row, at, fresh)
             elif event.trace_id is not None and not trail.trace_id:
-                self._link(home, trail, event, at)
+                fill(trail, event, self._texts)
+                fresh.append(trail)  # it is indexed under the trace it now knows
             if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
                 row = trail.row
             time = event.time or 0.0
@@ -233,7 +234,8 @@ class Stitcher:
                 if event.eta is not None or trail.eta:
                     trail.eta = event.eta or 0.0
                 if marks & _OTHERS:
-                    marks = self._sent_late(home, trail, event, marks, out)
+                    marks = self._sent_late(trail, event, marks, out)
+                    fresh.append(trail)
             trail.marks = marks
         if fresh:
             self._keep.welcome(home, fresh, at)
@@ -318,7 +320,7 @@ class Stitcher:
         marks = NEW
         if row >= 0:
             if row < self._rows.cap:
-                self._rows.queues[event.task] = event.queue  # type: ignore[index, assignment]  # a row has both names
+                self._rows.queues[event.task] = event.queue
         elif event.task and event.task not in self._rows.queues:
             row = self._rows.row(event.task, "", source)
         else:
@@ -348,11 +350,6 @@ class Stitcher:
         fresh.append(trail)
         return trail
 
-    def _link(self, home: Home, trail: Trail, event: Event, at: float) -> None:
-        """An event names a trace that its trail did not know."""
-        fill(trail, event, self._texts)
-        home.links.add(trail, at)
-
     def _fits(self, trail: Trail, event: Event) -> bool:
         """Whether what an event names of task and queue is what its trail is named."""
         if trail.row < 0:
@@ -375,11 +372,9 @@ class Stitcher:
             trail.next_eta = event.eta or 0.0
         self._settler.emit(trail, kind, row, at, trail.error, out)
 
-    def _sent_late(self, home: Home, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
+    def _sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
         """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
         fill(trail, event, self._texts)
-        if trail.trace_id or trail.parent_id or trail.root_id:
-            home.links.add(trail, trail.sent_at)
         ready = max(trail.sent_time, trail.eta)
         if marks & M_STARTED and not marks & M_WAITED and 0.0 < ready <= trail.started_time:
             marks |= M_WAITED
