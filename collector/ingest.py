@@ -70,7 +70,9 @@ class Ingest:
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
-            observe(self._out, self._store)
+            measured = observe(self._out, self._store)
+            if measured is not None:
+                self._stitcher.watch(axis.name, axis.application, self._out, *measured)
             self._out.clear()
         axis.advance(batch, ats)
         self.add(axis.totals, outcome)

@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from collector.app import load_rules
 from collector.axis import Axis
 from collector.bench import kafka
-from collector.bench.load import messages
+from collector.bench.load import OPEN, messages
 from collector.formats import FORMATS
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -46,7 +46,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Exit code 0."""
     gc.set_threshold(50_000, 20, 100)
     load = messages(arguments.messages, time.time())
-    print(f"{len(load):,} messages of {sum(map(len, load)) / len(load):.0f} B, 40 tasks x 3 queues, 20,000 trails open")
+    print(f"{len(load):,} messages of {sum(map(len, load)) / len(load):.0f} B, 40 tasks x 3 queues, {OPEN:,} in work at once")
     if arguments.kafka:
         uvloop.run(_on_kafka(arguments.kafka, load, arguments.repeats))
     else:

@@ -223,7 +223,7 @@ class Tail:
         await asyncio.sleep(0)  # buffered records come without waiting; others on the loop must have their turn
 
     def _batch(self, state: _Place, records: Sequence[Any], times: list[float], now: float) -> Batch:
-        receipts: list[Receipt] = [record.offset for record in records]
+        receipts: Sequence[Receipt] = [record.offset for record in records]
         headers = [record.headers for record in records]
         return Batch(
             source=self._options.name,

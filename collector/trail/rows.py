@@ -103,13 +103,13 @@ class Texts:
 
     def __init__(self, cap: int = 20_000) -> None:
         self._cap = cap
-        self._texts: dict[str, str] = {}
+        self.known: dict[str, str] = {}
 
     def intern(self, text: str) -> str:
         """The same text, as the shared object where there is room for one."""
-        found = self._texts.get(text)
+        found = self.known.get(text)
         if found is None:
-            if len(self._texts) < self._cap:
-                self._texts[text] = text
+            if len(self.known) < self._cap:
+                self.known[text] = text
             return text
         return found

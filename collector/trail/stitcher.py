@@ -41,7 +41,19 @@ from collector.trail.trail import (
     Trail,
     origin,
 )
-from collector.trail.transitions import DUPLICATE_SUCCESS, FLIGHT_DOWN, FLIGHT_UP, RUN, STRIDE, TOTAL, WAIT, Transitions
+from collector.trail.transitions import (
+    DUPLICATE_SUCCESS,
+    FLIGHT_DOWN,
+    FLIGHT_UP,
+    RUN,
+    STARTED_UP,
+    STRIDE,
+    SUCCEEDED_DOWN,
+    TOTAL,
+    WAIT,
+    Array,
+    Transitions,
+)
 
 # Compiled for the hot loop. Per kind: the marks with which an event of it does not fit the slots (the kinds beyond have
 # none), those whose facts it must not be later or earlier than, and the bits it sets by what it names.
@@ -99,12 +111,12 @@ class Stitcher:
         channel = self._channel(source)
         find_trail = home.open.get
         rows_of = self._rows.tables(source)
+        workers, intern = self._texts.known, self._texts.intern
         kinds, misfit, ordered = KIND_CODE, MISFIT, ORDERED
         seen, named, explicit, told = SEEN, NAMED, EXPLICIT, TOLD
         count, count_at = out.codes.append, out.ats.append
         measure, measure_seconds = out.measures.append, out.seconds.append
         measure_at, witness = out.measured_ats.append, out.witnesses.append
-        first_measure = len(out.seconds)
         fresh: list[Trail] = []
         duplicates = ignored = 0
         at = 0.0
@@ -137,7 +149,14 @@ class Stitcher:
                 or marks & misfit[kind]
                 or (attempt != trail.attempt and (attempt is not None or trail.attempt != 1))
                 or (worker and worker != known_worker and known_worker)
-                or (marks & ordered[kind] and _is_out_of_order(trail, kind, time or at))
+                or (
+                    marks & ordered[kind]
+                    and (
+                        (time or at) < (trail.started_time or trail.started_at)
+                        if kind > STARTED
+                        else (time or at) > (trail.end_time or trail.end_at)
+                    )
+                )
             ):
                 verdict = self._misfits.take(trail, event, kind, row, channel, time, at, out)
                 if verdict:
@@ -149,7 +168,7 @@ class Stitcher:
             if worker:
                 marks |= named[kind] if attempt is None else told[kind]
                 if not known_worker:
-                    trail.worker = self._texts.intern(worker)
+                    trail.worker = workers.get(worker) or intern(worker)
             else:
                 marks |= seen[kind] if attempt is None else explicit[kind]
             code = row * STRIDE + kind
@@ -157,7 +176,6 @@ class Stitcher:
             if kind == STARTED:
                 trail.started_time = time
                 trail.started_at = at
-                count(code)
                 count_at(at)
                 ready = trail.sent_time
                 if trail.eta > ready:
@@ -171,15 +189,15 @@ class Stitcher:
                     witness(task_id)
                 if not marks & M_END:
                     marks |= M_UP
-                    count(row * STRIDE + FLIGHT_UP)
-                    count_at(at)
+                    count(row * STRIDE + STARTED_UP)
                 else:
                     marks |= M_UP | M_DOWN
                     if trail.end_at > at:
-                        count(row * STRIDE + FLIGHT_UP)
-                        count_at(at)
+                        count(row * STRIDE + STARTED_UP)
                         count(row * STRIDE + FLIGHT_DOWN)
                         count_at(trail.end_at)
+                    else:
+                        count(code)
                     if not marks & M_RAN and time and trail.end_time:
                         marks |= M_RAN
                         measure(row * 3 + RUN)
@@ -193,6 +211,10 @@ class Stitcher:
                     if (trail.key or event.idempotency_key) and not self._is_first_success(trail, event, at):
                         marks |= M_DUPLICATE
                         self._settler.emit(trail, DUPLICATE_SUCCESS, row, at, 0, out)
+                    elif marks & M_UP and not marks & M_DOWN and at >= trail.started_at:
+                        marks |= M_DOWN
+                        count(row * STRIDE + SUCCEEDED_DOWN)
+                        count_at(at)
                     else:
                         count(code)
                         count_at(at)
@@ -239,10 +261,12 @@ class Stitcher:
             trail.marks = marks
         if fresh:
             self._keep.welcome(home, fresh, at)
-        if first_measure < len(out.seconds):
-            self._notes.watch(out, first_measure, home.index, at)
         self._keep.bound(at, out)
         return len(events) - duplicates - ignored, duplicates, ignored
+
+    def watch(self, source: str, application: str, out: Transitions, codes: Array, seconds: Array) -> None:
+        """Look at what a batch measured (`codes` and `seconds` of `out`, as arrays) for the slowest of late."""
+        self._notes.watch(out, codes, seconds, self._keep.home(f"={application}" if application else source).index)
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
         """Decide and let go what is due by the axis time `at`; True: more is due, call again.
@@ -387,10 +411,3 @@ class Stitcher:
                 at = max(sent_at, trail.end_at)
                 out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
         return marks
-
-
-def _is_out_of_order(trail: Trail, kind: int, when: float) -> bool:
-    """Whether an end lies before its start, or a start or `sent` after the end."""
-    if kind > STARTED:
-        return when < (trail.started_time or trail.started_at)
-    return when > (trail.end_time or trail.end_at)
