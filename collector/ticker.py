@@ -48,9 +48,13 @@ def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
     return Target(min(limits), is_live=False)
 
 
+FUZZ = 1e-6
+"""Seconds that a time may lie behind a whole millisecond and still belong to it: floats of our age are no finer."""
+
+
 def instant_of(at: float) -> float:
     """The first whole millisecond not before a time: PromQL knows no finer instants, and what came must be seen."""
-    return math.ceil(at * 1000 - 1e-3) / 1000
+    return math.ceil((at - FUZZ) * 1000) / 1000
 
 
 class Watched(msgspec.Struct):
@@ -116,7 +120,7 @@ class Ticker:
             yield self._stop_at(until.at)
 
     def _stop_at(self, stop: float) -> list[Alert]:
-        while self._expire(stop):
+        while self._expire(stop + 2 * FUZZ):  # what `instant_of` put to this instant is due at it, not a hair later
             pass
         before = self._store.version
         self._store.advance(stop)
