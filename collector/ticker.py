@@ -63,9 +63,13 @@ def target(axes: Sequence[Axis], now: float, grace: float, patience_until: float
     return Target(min(limit for limit, _ in limits), None if is_recorded else now)
 
 
+FUZZ = 1e-6
+"""Seconds that a time may lie behind a whole millisecond and still belong to it: floats of our age are no finer."""
+
+
 def instant_of(at: float) -> float:
     """The first whole millisecond not before a time: PromQL knows no finer instants, and what came must be seen."""
-    return math.ceil(at * 1000 - 1e-3) / 1000
+    return math.ceil((at - FUZZ) * 1000) / 1000
 
 
 class Watched(msgspec.Struct):
@@ -149,7 +153,7 @@ class Ticker:
             yield from self._stop_at(until.at, until.wall)
 
     def _stop_at(self, stop: float, pace: float) -> Iterator[list[Alert]]:
-        while self._expire(stop):
+        while self._expire(stop + 2 * FUZZ):  # what `instant_of` put to this instant is due at it, not a hair later
             yield []
         before = self._store.version
         self._store.advance(stop)
