@@ -7,11 +7,13 @@ everyone else has a turn, and hands what is ripe to delivery.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
 from collector.intake import Lane
@@ -22,7 +24,7 @@ from collector.model.record import Outcome
 from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.sources.push import batches, split
-from collector.telemetry import Rejected
+from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
 from collector.web.exposition import family_metric
 
@@ -31,8 +33,14 @@ STEP = 0.005
 BETWEEN_TURNS = 0.02
 """Seconds between two turns: a batch wakes the loop at once, a stream of them this often."""
 LONGEST_REST = 1.0
+INTRODUCED_AFTER = 5.0
+"""Seconds after the start at which it is said what each source has delivered."""
+PLACE = "push"
+"""What all pushes come from, over whichever connection."""
 STUCK = 10.0
-"""Seconds without a turn after which the loop is not healthy."""
+"""Seconds without a step after which the loop is not healthy."""
+PATIENCE = 10.0
+"""Seconds after the start in which sources may say where they stand, before rules are evaluated without them."""
 
 
 class Daemon:
@@ -44,7 +52,7 @@ class Daemon:
         delivery: Delivery,
         clock: Clock,
         pages: Mapping[str, str],
-        load_rules: Callable[[], Sequence[Any]],
+        load_rules: Callable[[], Sequence[GroupSpec]],
     ) -> None:
         self.pipeline = pipeline
         self.delivery = delivery
@@ -54,10 +62,13 @@ class Daemon:
         self._pages = pages
         self._load_rules = load_rules
         self._wake = asyncio.Event()
-        self._turned_at = clock.monotonic()
-        self._sampled_at = float("-inf")
+        self._moved_at = clock.monotonic()
+        self._patience_until = clock.now() + PATIENCE
+        self._introduce_at = clock.now() + INTRODUCED_AFTER
+        self._specs: Sequence[GroupSpec] | None = None
+        self._sampled_at = -math.inf
 
-    # the loop
+    # The loop
 
     def woken(self) -> None:
         """A batch was counted."""
@@ -79,45 +90,57 @@ class Daemon:
     async def turn(self) -> None:
         """Walk to the instant that is complete, and say what is ripe."""
         clock, telemetry = self._clock, self.pipeline.telemetry
+        if self._specs is not None:
+            self.pipeline.use(self._specs)
+            self._specs = None
         now = clock.now()
-        until = target(self.pipeline.axes, now, self.pipeline.grace)
-        self._sample(min(until.at, now))
-        began = clock.monotonic()
+        until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
+        self._sample(now)
+        began = self._moved_at = clock.monotonic()
         for _ in self.pipeline.advance(until, now):
             spent = clock.monotonic() - began
             if spent > STEP:
                 telemetry.stalled(spent)
                 self._say(clock.now())
                 await asyncio.sleep(0)
-                began = clock.monotonic()
+                began = self._moved_at = clock.monotonic()
         self._say(clock.now())
         telemetry.stalled(clock.monotonic() - began)
-        self._turned_at = clock.monotonic()
 
     def _say(self, now: float) -> None:
         for notification in self.pipeline.notifications(now):
             self.delivery.submit(notification)
 
     def _rest(self) -> float:
-        due = self.pipeline.grouping.next_due()
+        ticker, due = self.pipeline.ticker, self.pipeline.grouping.next_due()
         now = self._clock.now()
-        stop = min(self.pipeline.ticker.next_stop(), now + LONGEST_REST if due is None else due)
+        stop = min(ticker.next_stop(), ticker.held_until, now + LONGEST_REST if due is None else due)
         return min(LONGEST_REST, max(0.0, stop - now))
 
-    def _sample(self, at: float) -> None:
-        """Once a second, let rules see our own numbers."""
-        now = self._clock.monotonic()
+    def _sample(self, now: float) -> None:
+        """Once a second, let rules see our own numbers.
+
+        At the wall's time, also along a backlog: a rule about ourselves must not take the backlog's hour for its own.
+        """
         if now - self._sampled_at < 1.0:
             return
         self._sampled_at = now
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
+        if now >= self._introduce_at:
+            self._introduce_at = math.inf
+            for axis in pipeline.axes:
+                telemetry.source_seen(axis.name, axis.totals.read)
         for axis in pipeline.axes:
-            telemetry.set("tasktrail_source_lag_seconds", (axis.name,), axis.lag_seconds(self._clock.now()))
-        telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+            telemetry.lagging(axis.name, axis.lag_seconds(now))
+        telemetry.sizes(
+            len(pipeline.stitcher),
+            {**pipeline.stitcher.evictions, **pipeline.store.evictions},
+            pipeline.ticker.slots_missed,
+        )
         for name, labels, value in telemetry.samples():
-            pipeline.store.put(name, labels, at, value)
+            pipeline.store.put(name, labels, now, value)
 
-    # what the listener asks
+    # What the listener asks
 
     @property
     def is_ready(self) -> bool:
@@ -127,8 +150,8 @@ class Daemon:
     @property
     def trouble(self) -> str:
         """What is wrong with our own loop, or nothing."""
-        still = self._clock.monotonic() - self._turned_at
-        return f"the loop made no turn for {still:.0f} s" if still > STUCK else ""
+        still = self._clock.monotonic() - self._moved_at
+        return f"the loop has not moved for {still:.0f} s" if still > STUCK else ""
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -150,10 +173,8 @@ class Daemon:
 
     def metrics(self) -> Iterator[Metric]:
         """Everything for /metrics."""
-        # Our own numbers come from telemetry; the samples of them in the store are for rules.
-        own = {metric.name for metric in self.pipeline.telemetry.collect()}
         for family in families(self.pipeline.store):
-            if family.name.removesuffix("_total") not in own:
+            if family.name not in EXPOSED:  # in the store these are samples for rules
                 yield family_metric(family)
         yield from self.pipeline.telemetry.collect()
 
@@ -171,24 +192,32 @@ class Daemon:
 
     async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events."""
-        lane = self.pushed
-        assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes
+        lane = self._pushed()
         total = Outcome()
         # One place for all peers: a pushed event is at its head when it has been counted.
-        for batch in batches(split(body, content_type), source=lane.axis.name, place="push", received_at=self.now()):
-            Lane.add(total, await lane.take(batch))
+        for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
+            total.add(await lane.take(batch))
         return total
 
+    def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
+        """Count a pushed body that could not be read whole."""
+        lane = self._pushed()
+        lane.refuse(PLACE, first_bytes, reason, detail)
+
+    def _pushed(self) -> Lane:
+        lane = self.pushed
+        assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes
+        return lane
+
     def reload(self) -> Sequence[str]:
-        """Read rule files again; the problems, where the old ones were kept."""
+        """Read rule files again; the problems, where the old ones were kept. New ones hold from the next turn on."""
         telemetry = self.pipeline.telemetry
         try:
-            specs = self._load_rules()
+            self._specs = self._load_rules()
         except ProblemsError as error:
             problems = [str(problem) for problem in error.problems]
             telemetry.reloaded(problems)
             return problems
-        self.pipeline.use(specs)
         telemetry.reloaded([])
         self.woken()
         return []

@@ -37,12 +37,19 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (),
     ),
     "tasktrail_rule_failures": ("counter", "Rule evaluations that failed.", ("group", "rule")),
+    "tasktrail_slots_missed": ("counter", "Evaluations left out because the process had stood still.", ()),
     "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of the loop since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
 }
+
+
+EXPOSED: frozenset[str] = frozenset(
+    name if kind == "gauge" else f"{name}_total" for name, (kind, _, _) in METRICS.items()
+)
+"""The names that `samples` gives and /metrics shows."""
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +74,7 @@ class Telemetry:
         self.gaps: deque[Gap] = deque(maxlen=200)
         self.set("tasktrail_state_durable", (), 0.0)
         self.set("tasktrail_loop_stall_seconds", (), 0.0)
+        self.set("tasktrail_reload_success", (), 1.0)  # a process that runs has loaded its rules
 
     # What everything below is made of.
 
@@ -108,6 +116,10 @@ class Telemetry:
     def source_seen(self, source: str, events: int) -> None:
         """The first line about what a source delivers."""
         log.info("source %s: %s", source, f"{events} events seen" if events else "no event yet")
+
+    def lagging(self, source: str, seconds: float) -> None:
+        """How far behind its head a source is being read."""
+        self.set("tasktrail_source_lag_seconds", (source,), seconds)
 
     def gap(self, gap: Gap) -> None:
         """A hole in what a source delivered."""
@@ -160,8 +172,9 @@ class Telemetry:
         if seconds > self.get("tasktrail_loop_stall_seconds"):
             self.set("tasktrail_loop_stall_seconds", (), seconds)
 
-    def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
-        """What is held, and what left before its time."""
+    def sizes(self, trails: int, evictions: Mapping[str, int], slots_missed: int) -> None:
+        """What is held, what left before its time, and which evaluations were left out."""
+        self._values["tasktrail_slots_missed"][()] = slots_missed
         self.set("tasktrail_trails", (), trails)
         for reason, count in evictions.items():
             self._values["tasktrail_evictions"][(reason,)] = count

@@ -10,7 +10,7 @@ alerts whatever way they came.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ from collector.alerting.lifecycle import AlertRule, Steps
 from collector.alerting.rule import Rule
 from collector.axis import Axis
 from collector.model.alert import Alert
+from collector.series.sampled import LOOK_BACK
 from collector.series.store import Store
 from collector.trail.stitcher import Stitcher
 
@@ -46,12 +47,15 @@ class Target(msgspec.Struct, frozen=True):
         return self.wall is not None and self.at >= self.wall
 
 
-def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
+def target(axes: Sequence[Axis], now: float, grace: float, patience_until: float = -math.inf) -> Target:
     """The instant up to which all sources are complete.
 
     Sources that were read to their end make the present complete, and then a backlog elsewhere is late facts; only when
-    every source that delivers is behind (or on sender's time) are rules evaluated along the backlog.
+    every source that delivers is behind (or on sender's time) are rules evaluated along the backlog. Until
+    `patience_until` nothing is, while a source has not said where it stands: it may have a backlog.
     """
+    if now < patience_until and not all(axis.has_said for axis in axes):
+        return Target(-math.inf, now)
     limits = [(limit, axis.clock) for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
     if not limits or any(limit >= now for limit, _ in limits):
         return Target(instant_of(now), now)
@@ -59,9 +63,13 @@ def target(axes: Iterable[Axis], now: float, grace: float) -> Target:
     return Target(min(limit for limit, _ in limits), None if is_recorded else now)
 
 
+FUZZ = 1e-6
+"""Seconds that a time may lie behind a whole millisecond and still belong to it: floats of our age are no finer."""
+
+
 def instant_of(at: float) -> float:
     """The first whole millisecond not before a time: PromQL knows no finer instants, and what came must be seen."""
-    return math.ceil(at * 1000 - 1e-3) / 1000
+    return math.ceil((at - FUZZ) * 1000) / 1000
 
 
 class Watched(msgspec.Struct):
@@ -71,6 +79,14 @@ class Watched(msgspec.Struct):
     rule: AlertRule
     version: int = -1
     at: float = -math.inf
+
+
+class Timetable(msgspec.Struct):
+    """A group, its next slot, and how long after the last change its rules or alerts can still change, seconds."""
+
+    group: Group
+    memory: float
+    slot: float = -math.inf
 
 
 class Ticker:
@@ -90,38 +106,45 @@ class Ticker:
         self._is_blind = is_blind
         self._failed = failed
         self._changed_at = -math.inf
-        self._memory = 0.0
         self._watched: list[Watched] = []
-        self._slots: list[float] = []
-        self.groups: list[Group] = []
+        self._tables: list[Timetable] = []
+        self.held_until = math.inf
+        """When a rule may be evaluated between slots that was held back, on the clock of `Target.wall`."""
         self.slots_missed = 0
+        """Slots that were skipped because the process stood still for long."""
+
+    @property
+    def groups(self) -> list[Group]:
+        """The rule groups."""
+        return [table.group for table in self._tables]
 
     def use(self, groups: Sequence[Group]) -> None:
-        """Evaluate these groups from now on."""
-        self.groups = list(groups)
-        self._slots = [-math.inf] * len(groups)
+        """Evaluate these groups from now on. Not while a walk is under way."""
+        self._tables = [Timetable(group, max(map(_memory, group.rules), default=0.0)) for group in groups]
         rules = [(group, rule) for group in groups for rule in group.rules]
         self._watched = [Watched(group, rule) for group, rule in rules if isinstance(rule, AlertRule)]
         for _, rule in rules:
             for selector in rule.selectors:
                 self._store.keep(selector.reach, selector.name)
-        self._memory = max((_memory(rule) for _, rule in rules), default=0.0)
 
     def next_stop(self) -> float:
         """The next aligned slot, or the next decision of a trail; Unix seconds."""
         due = self._stitcher.next_due()
-        return min(min(self._slots, default=math.inf), math.inf if due is None else due)
+        return min([math.inf if due is None else due, *(table.slot for table in self._tables)])
 
     def walk(self, until: Target) -> Iterator[list[Alert]]:
         """Move the frontier to `until`, stop by stop, in short steps; each gives the alerts that changed in it."""
-        upcoming = iter(self._store.pending_instants(until.at) if until.wall is None else ())
-        instant = next(upcoming, math.inf)
-        self._first_slots(min(instant, until.at))
+        if until.at <= self._store.frontier:
+            return
+        is_recorded = until.wall is None
+        changes = iter(() if until.is_live else self._store.pending_instants(until.at))
+        change = next(changes, math.inf)
+        self._first_slots(min(change, until.at))
         while True:
-            while instant <= self._store.frontier:
-                instant = next(upcoming, math.inf)
-            self._skip(min(instant, until.at), is_live=until.is_live)
-            stop = min(self.next_stop(), instant)
+            while change <= self._store.frontier:
+                change = next(changes, math.inf)
+            self._skip(min(change, until.at), is_live=until.is_live)
+            stop = min(self.next_stop(), change, self.held_until) if is_recorded else self.next_stop()
             if stop > until.at:
                 break
             stop = max(instant_of(stop), self._store.frontier)
@@ -130,30 +153,32 @@ class Ticker:
             yield from self._stop_at(until.at, until.wall)
 
     def _stop_at(self, stop: float, pace: float) -> Iterator[list[Alert]]:
-        while self._expire(stop):
+        while self._expire(stop + 2 * FUZZ):  # what `instant_of` put to this instant is due at it, not a hair later
             yield []
         before = self._store.version
         self._store.advance(stop)
         if self._store.version != before:
             self._changed_at = stop
-        for number, group in enumerate(self.groups):
-            if self._slots[number] <= stop:
-                self._slots[number] = next_slot(stop, group.interval)
-                yield from self._taken(group, group.steps(self._store, stop, blind=self._is_blind))
+        for table in self._tables:
+            if table.slot <= stop:
+                table.slot = next_slot(stop, table.group.interval)
+                yield from self._taken(table.group, table.group.steps(self._store, stop, blind=self._is_blind))
         yield from self._start(stop, pace)
 
     def _start(self, at: float, pace: float) -> Iterator[list[Alert]]:
         """Between slots a rule whose inputs changed may start an alert, and nothing else."""
         version = self._store.version
+        self.held_until = math.inf
         for watched in self._watched:
-            if version == watched.version or pace - watched.at < BETWEEN_SLOTS - 1e-6:
-                continue
-            if self._reads_change(watched.rule, watched.version):
-                watched.at = pace
+            if version == watched.version or not self._reads_change(watched.rule, watched.version):
+                watched.version = version
+            elif pace - watched.at < BETWEEN_SLOTS - 1e-6:
+                self.held_until = min(self.held_until, watched.at + BETWEEN_SLOTS)
+            else:
+                watched.version, watched.at = version, pace
                 is_blind = self._is_blind(watched.rule)
                 steps = watched.group.rule_steps(watched.rule, self._store, at, is_blind=is_blind)
                 yield from self._taken(watched.group, steps)
-            watched.version = version
 
     def _taken(self, group: Group, steps: Steps) -> Iterator[list[Alert]]:
         """One empty list per short step of an evaluation, then what changed in it."""
@@ -176,25 +201,28 @@ class Ticker:
         )
 
     def _first_slots(self, at: float) -> None:
-        for number, group in enumerate(self.groups):
-            if self._slots[number] == -math.inf:
-                self._slots[number] = next_slot(at - group.interval, group.interval)
+        for table in self._tables:
+            if table.slot == -math.inf:
+                table.slot = next_slot(at - table.group.interval, table.group.interval)
 
     def _skip(self, latest: float, *, is_live: bool) -> None:
         """Slots at which nothing can change need no visit.
 
         Along a backlog: all that a rule can remember lies behind. Live: the process was stopped for long.
         """
-        for number, group in enumerate(self.groups):
-            slot = self._slots[number]
-            is_quiet = not is_live and slot > self._changed_at + self._memory + group.interval
-            is_late = is_live and latest - slot > MOST_MISSED * group.interval
-            if (is_quiet or is_late) and (later := next_slot(latest - group.interval, group.interval)) > slot:
-                self.slots_missed += round((later - slot) / group.interval) if is_late else 0
-                self._slots[number] = later
+        for table in self._tables:
+            interval = table.group.interval
+            is_quiet = not is_live and table.slot > self._changed_at + table.memory + interval
+            is_late = is_live and latest - table.slot > MOST_MISSED * interval
+            if (is_quiet or is_late) and (later := next_slot(latest - interval, interval)) > table.slot:
+                self.slots_missed += round((later - table.slot) / interval) if is_late else 0
+                table.slot = later
 
 
 def _memory(rule: Rule) -> float:
     """How long after the last change a rule's result or its alerts can still change, seconds."""
+    if any(one.reads_clock for one in (rule, *rule.recordings)):
+        return math.inf
     spec = rule.spec
-    return max(rule.windows, default=0.0) + spec.hold + spec.keep_firing_for
+    reach = sum(max(one.windows, default=0.0) + LOOK_BACK for one in rule.recordings)
+    return max(rule.windows, default=0.0) + reach + spec.hold + spec.keep_firing_for

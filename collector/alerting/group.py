@@ -96,6 +96,30 @@ class Group:
         self.failures = []
         return (yield from self._watched(rule, None, self._between(rule, querier, at, is_blind=is_blind)))
 
+    # when rule files are read again
+
+    def adopt(self, former: Group) -> None:
+        """Take over what rules of the same name and labels hold, as Prometheus does. Before the first evaluation."""
+        twins: dict[tuple[str, str, Labels], list[Rule]] = {}
+        for twin in former.rules:
+            twins.setdefault(_identity(twin), []).append(twin)
+        for rule in self.rules:
+            if not (same := twins.get(_identity(rule))):
+                continue
+            twin = same.pop(0)
+            if isinstance(rule, AlertRule) and isinstance(twin, AlertRule):
+                rule.adopt(twin)
+            self._written[id(rule)] = former._written.pop(id(twin), set())
+
+    def retire(self, at: float, reason: str) -> list[Alert]:
+        """End what no other group took over: stale markers for its series; copies of the alerts that it resolves."""
+        ended: list[Alert] = []
+        for rule in self.rules:
+            self._write(rule, [], at)
+            if isinstance(rule, AlertRule):
+                ended += rule.retire(at, reason)
+        return ended
+
     # one rule
 
     def _watched(self, rule: Rule, slot: float | None, work: Steps) -> Steps:
@@ -168,6 +192,10 @@ class Group:
             external_labels=dict(self._surroundings.external_labels),
             query=query,
         )
+
+
+def _identity(rule: Rule) -> tuple[str, str, Labels]:
+    return rule.spec.kind, rule.name, rule.spec.written_labels
 
 
 def finish(steps: Steps) -> list[Alert]:

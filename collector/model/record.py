@@ -47,6 +47,14 @@ class Outcome(msgspec.Struct, gc=False):
     malformed: int = 0
     ignored: int = 0
 
+    def add(self, other: Outcome) -> None:
+        """Take another batch's numbers in."""
+        self.read += other.read
+        self.accepted += other.accepted
+        self.duplicate += other.duplicate
+        self.malformed += other.malformed
+        self.ignored += other.ignored
+
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
     """A hole in what a source delivered: what was there and was not seen."""

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError, TransferEncodingError
 
 from collector.model.secret import Secret
 from collector.web import answers, exposition
@@ -15,6 +16,9 @@ from collector.web.view import View
 
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of one push, after decompression."""
+
+FIRST_BYTES = 200
+"""Of a push that could not be read whole: what is kept for people."""
 
 VIEW: web.AppKey[View] = web.AppKey("view")
 
@@ -96,9 +100,19 @@ async def trace(request: web.Request) -> web.Response:
 
 
 async def push(request: web.Request) -> web.Response:
-    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted."""
-    body = await request.read()
-    outcome = await request.app[VIEW].push(body, request.content_type)
+    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted, 400 where none can be."""
+    view = request.app[VIEW]
+    body = bytearray()
+    try:
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > LARGEST_BODY:
+                view.refuse(bytes(body[:FIRST_BYTES]), "too_large", f"a push of more than {LARGEST_BODY} bytes")
+                raise web.HTTPRequestEntityTooLarge(max_size=LARGEST_BODY, actual_size=len(body))
+    except (ContentEncodingError, TransferEncodingError) as error:
+        view.refuse(bytes(body[:FIRST_BYTES]), "bad_encoding", f"not encoded as its headers say: {error}")
+        raise web.HTTPBadRequest(text="the body is not encoded as its headers say\n") from error
+    outcome = await view.push(bytes(body), request.content_type)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
 
@@ -140,7 +154,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 
 def application(view: View, *, token: Secret | None = None, public_metrics: bool = False) -> web.Application:
     """The aiohttp application over a view."""
-    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics)], client_max_size=LARGEST_BODY)
+    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics)])
     app[VIEW] = view
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, handler)

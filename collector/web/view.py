@@ -64,6 +64,10 @@ class View(Protocol):
         """Count pushed events. Returns when they are counted."""
         ...
 
+    def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
+        """Count a pushed body that could not be read whole."""
+        ...
+
     def reload(self) -> Sequence[str]:
         """Read rule files again; the problems, where the old ones were kept."""
         ...
