@@ -35,7 +35,7 @@ class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How far back reading starts where there is no position, seconds; None: from the oldest record."""
     out_of_range: Literal["oldest", "newest", "stop"] = "oldest"
     """Where reading goes on when the broker no longer has the position."""
-    chunk: int = 500
+    chunk: int = 1000
     """Records per batch, at most."""
     check_crcs: bool = False
     """Whether a damaged record batch ends the source. A monitor had better read on and count what it cannot decode; a
