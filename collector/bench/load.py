@@ -18,8 +18,8 @@ QUEUES = ("default", "bulk", "critical")
 OPEN = 5_000
 """Trails that are open at once."""
 SHAKY = frozenset(TASKS[::8])
-"""The tasks that have trouble: a fourth of theirs are retried once, a tenth fail for good."""
-RETRIED, FAILED = 0.25, 0.10
+"""The tasks that have trouble."""
+RETRIED, FAILED = 0.25, 0.05
 
 
 def messages(count: int, now: float, *, seed: int = 1, open_trails: int = OPEN) -> list[bytes]:

@@ -133,12 +133,14 @@ class Stitcher:
             trail = find_trail(task_id)
             if trail is None:
                 trail = self._enter(home, channel, source, event, row, at, fresh)
-            elif event.trace_id is not None and not trail.trace_id:
+            elif not trail.trace_id and event.trace_id is not None:
                 fill(trail, event, self._texts)
                 fresh.append(trail)  # it is indexed under the trace it now knows
             if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
                 row = trail.row
-            time = event.time or 0.0
+            time = event.time
+            if time is None:
+                time = 0.0
             marks = trail.marks
             attempt = event.attempt
             worker = event.worker

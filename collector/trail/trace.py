@@ -5,6 +5,7 @@ An index in generations beside the trails: an id that is looked at again (long o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -37,18 +38,23 @@ class Links:
         self._span = seconds / (_GENERATIONS - 1)
         self._share = max(1, limit // _GENERATIONS)
         self._began = float("-inf")
+        self._waiting: deque[tuple[float, list[Trail]]] = deque()
         self._parts: list[tuple[Members, Members]] = [({}, {})]
         """Newest first: by trace id, by parent or root id."""
 
-    def add_all(self, trails: list[Trail], at: float) -> None:
-        """Index the new trails of a batch. Most are the first of their trace, and name no parent."""
-        traces, _ = self._part(at)
+    def welcome(self, trails: list[Trail], at: float) -> None:
+        """The new trails of a batch. Those with a parent are indexed; of the others only whoever asks for a trace needs
+        the index, and most are over before anyone does: they wait until they are looked at again anyway.
+        """
+        self._waiting.append((at, trails))
         for trail in trails:
-            trace_id = trail.trace_id
-            if trace_id and not trail.parent_id and not trail.root_id and trace_id not in traces:
-                traces[trace_id] = trail.task_id
-            elif trace_id or trail.parent_id or trail.root_id:
+            if trail.parent_id or trail.root_id:
                 self.add(trail, at)
+
+    def looked_at(self, until: float) -> None:
+        """All trails that came by `until` have been looked at again since, and were indexed then."""
+        while self._waiting and self._waiting[0][0] <= until:
+            self._waiting.popleft()
 
     def add(self, trail: Trail, at: float) -> None:
         """Index a trail under the trace and the parents that it knows."""
@@ -70,6 +76,11 @@ class Links:
 
     def of_trace(self, trace_id: str) -> list[str]:
         """Task ids of a trace, oldest first."""
+        while self._waiting:
+            at, trails = self._waiting.popleft()
+            for trail in trails:
+                if trail.trace_id:
+                    self.add(trail, at)
         return list(dict.fromkeys(self._find(0, trace_id)))
 
     def under(self, task_id: str) -> list[str]:

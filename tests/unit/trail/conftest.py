@@ -36,10 +36,12 @@ class Bench:
     def stitch(self, *events, ats=None, source="s", application=""):
         """Stitch events; their axis time is the sender's, where it names one."""
         ats = [event.time for event in events] if ats is None else [T + at for at in ats]
-        first = len(self.out.measures)
-        done = self.stitcher.stitch(source, application, events, ats, self.out)
-        if len(self.out.measures) > first:
-            self.stitcher.watch(source, application, self.out, np.array(self.out.measures), np.array(self.out.seconds))
+        out = Transitions()
+        done = self.stitcher.stitch(source, application, events, ats, out)
+        if out.measures:
+            self.stitcher.watch(source, application, out, np.array(out.measures), np.array(out.seconds))
+        for column in Transitions.__slots__:
+            getattr(self.out, column).extend(getattr(out, column))
         for name, count in zip(("accepted", "duplicate", "ignored"), done, strict=True):
             self.outcome[name] += count
         return self
