@@ -47,16 +47,16 @@ def _life(chance: random.Random) -> Iterator[dict[str, object]]:
         "task_id": f"{chance.getrandbits(128):032x}",
         "task": chance.choice(TASKS),
         "queue": chance.choice(QUEUES),
+        "trace_id": f"{chance.getrandbits(128):032x}",
     }
-    trace = {"trace_id": f"{chance.getrandbits(128):032x}"}
     fate = chance.random() if base["task"] in SHAKY else 0.5
-    yield {"kind": "sent", **base, **trace, "caller": "web-frontend"}
+    yield {"kind": "sent", **base, "caller": "web-frontend"}
     attempts = 2 if fate < RETRIED else 1
     for attempt in range(1, attempts + 1):
         run = {"worker": f"worker-{chance.randrange(32)}@node", "attempt": attempt}
         if attempt == 1:
             yield {"kind": "received", **base, "worker": run["worker"]}
-        yield {"kind": "started", **base, **trace, **run}
+        yield {"kind": "started", **base, **run}
         run["run_seconds"] = round(chance.expovariate(4.0), 4)
         if attempt < attempts:
             yield {"kind": "retried", **base, **run, "error": "TimeoutError"}

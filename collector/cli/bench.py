@@ -46,7 +46,9 @@ def main(arguments: argparse.Namespace) -> int:
     """Exit code 0."""
     gc.set_threshold(50_000, 20, 100)
     load = messages(arguments.messages, time.time())
-    print(f"{len(load):,} messages of {sum(map(len, load)) / len(load):.0f} B, 40 tasks x 3 queues, {OPEN:,} in work at once")
+    print(
+        f"{len(load):,} messages of {sum(map(len, load)) / len(load):.0f} B, 40 tasks x 3 queues, {OPEN:,} in work at once"
+    )
     if arguments.kafka:
         uvloop.run(_on_kafka(arguments.kafka, load, arguments.repeats))
     else:

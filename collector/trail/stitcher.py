@@ -44,7 +44,6 @@ from collector.trail.trail import (
 from collector.trail.transitions import (
     DUPLICATE_SUCCESS,
     FLIGHT_DOWN,
-    FLIGHT_UP,
     RUN,
     STARTED_UP,
     STRIDE,

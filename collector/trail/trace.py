@@ -43,8 +43,10 @@ class Links:
         """Newest first: by trace id, by parent or root id."""
 
     def welcome(self, trails: list[Trail], at: float) -> None:
-        """The new trails of a batch. Those with a parent are indexed; of the others only whoever asks for a trace needs
-        the index, and most are over before anyone does: they wait until they are looked at again anyway.
+        """The new trails of a batch.
+
+        Those with a parent are indexed. Of the others only whoever asks for a trace needs the index, and most are over
+        before anyone does: they wait until they are looked at again anyway.
         """
         self._waiting.append((at, trails))
         for trail in trails:
