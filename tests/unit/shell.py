@@ -106,9 +106,7 @@ async def running(settings: Settings, *, clock: ManualClock | None = None, **par
         began.set()
 
     wanted = msgspec.structs.replace(settings, listen="127.0.0.1:0")
-    work = app.run(
-        wanted, made.stop, hurry=made.hurry, clock=made.clock, parts=app.Parts(started=started, **parts)
-    )
+    work = app.run(wanted, made.stop, hurry=made.hurry, clock=made.clock, parts=app.Parts(started=started, **parts))
     made.ended = asyncio.ensure_future(work)
     beginning = asyncio.ensure_future(began.wait())
     await asyncio.wait([made.ended, beginning], return_when=asyncio.FIRST_COMPLETED)
