@@ -53,7 +53,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline whose stitcher fails on the task `poison`."""
     stitch = Stitcher.stitch
 
-    def failing(self, source, application, events, ats, out):  # noqa: PLR0917  as the real one
+    def failing(self, source, application, events, ats, out):
         for number, one in enumerate(events):
             if one.task_id.startswith("poison"):
                 stitch(self, source, application, events[:number], ats[:number], out)
