@@ -148,11 +148,15 @@ class Ticker:
             if stop > until.at:
                 break
             stop = max(instant_of(stop), self._store.frontier)
-            yield from self._stop_at(stop, stop if until.wall is None else until.wall)
-        if until.wall is not None and until.at > self._store.frontier:
-            yield from self._stop_at(until.at, until.wall)
+            yield from self._stop_at(stop)
+            if until.wall is None:
+                yield from self._start(stop, stop)
+        if until.wall is not None:
+            if until.at > self._store.frontier:
+                yield from self._stop_at(until.at)
+            yield from self._start(until.at, until.wall)
 
-    def _stop_at(self, stop: float, pace: float) -> Iterator[list[Alert]]:
+    def _stop_at(self, stop: float) -> Iterator[list[Alert]]:
         while self._expire(stop + 2 * FUZZ):  # what `instant_of` put to this instant is due at it, not a hair later
             yield []
         before = self._store.version
@@ -163,7 +167,6 @@ class Ticker:
             if table.slot <= stop:
                 table.slot = next_slot(stop, table.group.interval)
                 yield from self._taken(table.group, table.group.steps(self._store, stop, blind=self._is_blind))
-        yield from self._start(stop, pace)
 
     def _start(self, at: float, pace: float) -> Iterator[list[Alert]]:
         """Between slots a rule whose inputs changed may start an alert, and nothing else."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 from aiohttp import web
-from aiohttp.http_exceptions import ContentEncodingError, TransferEncodingError
 
 from collector.model.secret import Secret
 from collector.web import answers, exposition
@@ -109,7 +108,7 @@ async def push(request: web.Request) -> web.Response:
             if len(body) > LARGEST_BODY:
                 view.refuse(bytes(body[:FIRST_BYTES]), "too_large", f"a push of more than {LARGEST_BODY} bytes")
                 raise web.HTTPRequestEntityTooLarge(max_size=LARGEST_BODY, actual_size=len(body))
-    except (ContentEncodingError, TransferEncodingError) as error:
+    except web.RequestPayloadError as error:
         view.refuse(bytes(body[:FIRST_BYTES]), "bad_encoding", f"not encoded as its headers say: {error}")
         raise web.HTTPBadRequest(text="the body is not encoded as its headers say\n") from error
     outcome = await view.push(bytes(body), request.content_type)
