@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections import deque
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
