@@ -26,7 +26,7 @@ from collector.series.expose import families
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
-from collector.web.exposition import family_metric
+from collector.web.exposition import pieces
 
 STEP = 0.005
 """Seconds of one uninterrupted step of evaluation, as far as single stops allow."""
@@ -60,6 +60,7 @@ class Daemon:
         self.delivery = delivery
         self.lanes: list[Lane] = []
         self.pushed: Lane | None = None
+        self.started_at = clock.now()
         self._clock = clock
         self._pages = pages
         self._load_rules = load_rules
@@ -174,12 +175,13 @@ class Daemon:
         """Pending and firing alerts."""
         return [alert for alert in self.pipeline.alerts() if alert.state != "resolved"]
 
-    def metrics(self) -> Iterator[Metric]:
+    def metrics(self, *, with_created: bool) -> Iterator[Metric]:
         """Everything for /metrics."""
+        started_at = self.started_at if with_created else None
         for family in families(self.pipeline.store):
             if family.name not in EXPOSED:  # in the store these are samples for rules
-                yield family_metric(family)
-        yield from self.pipeline.telemetry.collect()
+                yield from pieces(family, started_at)
+        yield from self.pipeline.telemetry.collect(started_at)
 
     def task(self, task_id: str) -> Any | None:
         """A trail's timeline."""

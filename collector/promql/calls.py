@@ -18,7 +18,6 @@ from collector.promql.selectors import (
     RangeVector,
     ScalarNode,
     joined,
-    refuse_event_histograms,
 )
 from collector.promql.windows import Window, line, quantile_over
 
@@ -189,9 +188,7 @@ class Over:
         """One element per series."""
         is_one = False
         if isinstance(self._ranges, RangeVector):
-            sets = self._ranges.sets(now)
-            refuse_event_histograms(sets)
-            is_one = len(sets) == 1
+            is_one = len(self._ranges.sets(now)) == 1
         ranges = self._ranges.eval(now)
         values, present = self.over(ranges, ranges.series)
         return self.named(ranges.labels, values, present, is_one_metric=is_one)
@@ -223,7 +220,6 @@ class Increase:
         sets = source.sets(now)
         if not sets:
             return EMPTY
-        refuse_event_histograms(sets)
         start, end = source.span(now)
         parts: list[tuple[Array, Array | None]] = []
         for one in sets:

@@ -45,10 +45,11 @@ async def reload(request: web.Request) -> web.Response:
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
-    """The exposition, family by family."""
-    response = web.StreamResponse(headers={"Content-Type": exposition.CONTENT_TYPE})
+    """The exposition, family by family, in the format that is asked for."""
+    encoder, content_type, is_open = exposition.negotiated(request.headers.get("Accept", ""))
+    response = web.StreamResponse(headers={"Content-Type": content_type, "Vary": "Accept"})
     await response.prepare(request)
-    async for piece in exposition.render(request.app[VIEW].metrics()):
+    async for piece in exposition.render(request.app[VIEW].metrics(with_created=is_open), encoder):
         await response.write(piece)
     await response.write_eof()
     return response

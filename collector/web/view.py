@@ -44,8 +44,8 @@ class View(Protocol):
         """Pending and firing alerts."""
         ...
 
-    def metrics(self) -> Iterable[Metric]:
-        """Everything for /metrics, family by family."""
+    def metrics(self, *, with_created: bool) -> Iterable[Metric]:
+        """Everything for /metrics, some series at a time; with when each counter began, where that is wanted."""
         ...
 
     def task(self, task_id: str) -> Any | None:
