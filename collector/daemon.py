@@ -13,6 +13,8 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.group import Group
+from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
@@ -23,6 +25,7 @@ from collector.model.errors import ProblemsError
 from collector.model.record import Outcome
 from collector.pipeline import Pipeline
 from collector.series.expose import families
+from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
@@ -167,9 +170,27 @@ class Daemon:
         """The last records that could not be used."""
         return self.pipeline.telemetry.rejected
 
+    @property
+    def store(self) -> Store:
+        """The series."""
+        return self.pipeline.store
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """The rule groups."""
+        return self.pipeline.ticker.groups
+
+    def is_blind(self, rule: Rule) -> bool:
+        """Whether a source that the rule reads cannot be believed now."""
+        return self.pipeline.is_blind(rule)
+
     def now(self) -> float:
         """Unix seconds."""
         return self._clock.now()
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start."""
+        return self._clock.monotonic()
 
     def alerts(self) -> Sequence[Alert]:
         """Pending and firing alerts."""

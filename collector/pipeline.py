@@ -100,7 +100,7 @@ class Pipeline:
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind, telemetry.rule_failed)
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, telemetry.rule_failed)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
         self._monotonic = monotonic
@@ -182,7 +182,7 @@ class Pipeline:
             witness.rule.show(alert.labels, alert.evidence)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 
-    def _is_blind(self, rule: Rule) -> bool:
+    def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed at the instant that is evaluated."""
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
         silent = [axis for axis in self.axes if not self._is_seen(axis, patience)]

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import NO_LABELS, Labels
-from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Ranges, Relabel, drop_names
+from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Ranges, Relabel, both, drop_names
 from collector.promql.matchers import fixed_labels
 from collector.promql.querier import Array
 from collector.promql.selectors import (
@@ -224,8 +224,10 @@ class Increase:
         parts: list[tuple[Array, Array | None]] = []
         for one in sets:
             if one.kind == "counter":
+                events = now.querier.increase(one, start, end)
                 mask = now.querier.born(one) if now.born_only else None
-                parts.append((self.exact(now.querier.increase(one, start, end), end - start), mask))
+                known = ~np.isnan(events)
+                parts.append((self.exact(events, end - start), mask if known.all() else both(known, mask)))
             else:
                 series = now.querier.samples(one, start, end, now.step)
                 parts.append(self._sampled.over(Ranges(one.labels, series, start, end), series))

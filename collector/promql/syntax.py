@@ -42,6 +42,11 @@ def parse(text: str) -> Any:
         raise PromqlError(str(error)) from error
 
 
+def pretty(text: str) -> str:
+    """The expression laid out for people. Raises PromqlError."""
+    return str(parse(text).prettify())
+
+
 def _prepared(text: str) -> str:
     """The text as the parser can read it, after the checks it does not make."""
     if len(text) > LONGEST:

@@ -111,11 +111,16 @@ class Selector:
             return Series(name, labels, columns, counts)
         if metric.type == "gauge":
             return Gauge(name, labels, columns, self._catalogue.downs.take(columns), counts)
-        if name.endswith("_sum"):
-            return Sums(name, labels, columns, histograms)
         if name.endswith("_bucket"):
             whole = Histogram(name, labels, columns, histograms)
             return whole.buckets(choice.marks) if choice.marks else whole
+        return self._summed(name, selection)
+
+    def _summed(self, name: str, selection: Selection) -> Series:
+        """The `_sum` or `_count` of histograms."""
+        labels, columns, histograms = selection.labels, selection.columns, self._catalogue.histograms
+        if name.endswith("_sum"):
+            return Sums(name, labels, columns, histograms)
         if histograms.counts.levels:
             return Series(name, labels, columns, histograms.counts)
         # no rule announced `_count`: the buckets know its past
