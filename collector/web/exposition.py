@@ -18,7 +18,7 @@ from prometheus_client.metrics_core import Metric
 from collector.series.buckets import LE_TEXT
 from collector.series.expose import Exposed
 
-SAMPLES = 1000
+SAMPLES = 400
 """Lines that are written in one step of the loop."""
 _HEAD = re.compile(rb"^# (?:HELP|TYPE|UNIT) .*\n", re.MULTILINE)
 _END = b"# EOF\n"
