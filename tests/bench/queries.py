@@ -34,7 +34,10 @@ REQUESTS = (
     ("query_range", {"query": "sum by (task) (rate(task_started_total[1m]))", "step": "1"}),
     ("query_range", {"query": "rate(task_started_total{queue=~'queue_1.*'}[1m])", "step": "5"}),
     ("query_range", {"query": "rate(task_started_total[1m])", "step": "15"}),
-    ("query_range", {"query": "histogram_quantile(0.95, sum by (task, le) (rate(task_run_seconds_bucket[1m])))", "step": "15"}),
+    (
+        "query_range",
+        {"query": "histogram_quantile(0.95, sum by (task, le) (rate(task_run_seconds_bucket[1m])))", "step": "15"},
+    ),
     ("series", {"match[]": "task_started_total"}),
     ("label/task/values", {}),
     ("labels", {}),
