@@ -32,6 +32,8 @@ STEP = 0.005
 """Seconds of one uninterrupted step of evaluation, as far as single stops allow."""
 BETWEEN_TURNS = 0.02
 """Seconds between two turns: a batch wakes the loop at once, a stream of them this often."""
+ALONG_A_BACKLOG = 0.1
+"""The same while catching up: nothing there is news, and the time is better spent on reading."""
 LONGEST_REST = 1.0
 INTRODUCED_AFTER = 5.0
 """Seconds after the start at which it is said what each source has delivered."""
@@ -78,8 +80,8 @@ class Daemon:
         """Turn for ever."""
         while True:
             self._wake.clear()
-            await self.turn()
-            await asyncio.sleep(BETWEEN_TURNS)
+            is_live = await self.turn()
+            await asyncio.sleep(BETWEEN_TURNS if is_live else ALONG_A_BACKLOG)
             if not self._wake.is_set():
                 try:
                     async with asyncio.timeout(self._rest()):
@@ -87,8 +89,8 @@ class Daemon:
                 except TimeoutError:
                     pass
 
-    async def turn(self) -> None:
-        """Walk to the instant that is complete, and say what is ripe."""
+    async def turn(self) -> bool:
+        """Walk to the instant that is complete, and say what is ripe. True where that is the present."""
         clock, telemetry = self._clock, self.pipeline.telemetry
         if self._specs is not None:
             self.pipeline.use(self._specs)
@@ -106,6 +108,7 @@ class Daemon:
                 began = self._moved_at = clock.monotonic()
         self._say(clock.now())
         telemetry.stalled(clock.monotonic() - began)
+        return until.is_live
 
     def _say(self, now: float) -> None:
         for notification in self.pipeline.notifications(now):

@@ -20,8 +20,8 @@ from collector.telemetry import Rejected, Telemetry
 from collector.trail.stitcher import Stitcher
 from collector.trail.transitions import Transitions
 
-CHUNK = 500
-"""Records per uninterrupted step: 2 to 3 ms, so that the loop is never held for long."""
+CHUNK = 1000
+"""Records per uninterrupted step: 3 to 4 ms, so that the loop is never held for long."""
 
 INTERNAL_ERROR = "internal_error"
 
@@ -71,7 +71,9 @@ class Ingest:
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
-            observe(self._out, self._store)
+            measured = observe(self._out, self._store)
+            if measured is not None:
+                self._stitcher.watch(axis.name, axis.application, self._out, *measured)
             self._out.clear()
         axis.advance(batch, ats)
         axis.totals.add(outcome)

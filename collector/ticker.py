@@ -129,7 +129,7 @@ class Ticker:
 
     def next_stop(self) -> float:
         """The next aligned slot, or the next decision of a trail; Unix seconds."""
-        due = self._stitcher.next_due()
+        due = self._stitcher.next_decision()
         return min([math.inf if due is None else due, *(table.slot for table in self._tables)])
 
     def walk(self, until: Target) -> Iterator[list[Alert]]:

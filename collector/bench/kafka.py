@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import Sequence
+from zlib import crc32
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -27,6 +29,7 @@ from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.telemetry import Telemetry
 
 PARTITIONS = 4
+_TASK_ID = re.compile(rb'"task_id":"[0-9a-f]+"')
 
 
 async def fill(servers: str, topic: str, messages: Sequence[bytes]) -> None:
@@ -35,7 +38,9 @@ async def fill(servers: str, topic: str, messages: Sequence[bytes]) -> None:
     await producer.start()
     try:
         futures = [
-            await producer.send(topic, body, partition=number % PARTITIONS) for number, body in enumerate(messages)
+            # as producers do that send with a key: all events of one task in one partition
+            await producer.send(topic, body, partition=crc32(_TASK_ID.search(body)[0]) % PARTITIONS)  # type: ignore[index]
+            for body in messages
         ]
         await asyncio.gather(*futures)
     finally:

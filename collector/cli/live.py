@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections import deque
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
@@ -23,7 +23,7 @@ from collector.promql import Expr, compile_expr
 
 REDRAW = 0.25
 KEPT = 8
-"""Notifications that stay to be read."""
+"""Notifications that stay to be read: a line each, and the newest whole."""
 _STEP = 1.0
 
 # title, expression by task and queue, format
@@ -86,21 +86,9 @@ class LiveView:
     def _picture(self, daemon: Daemon) -> Group:
         read = sum(axis.totals.read for axis in daemon.axes)
         head = Text(f"tasktrail demo   {self._url}   {read:,} events   Ctrl-C ends", "bold")
-        blocks: list[RenderableType] = [_block(notification) for notification in self._newest(daemon)]
-        if not blocks:
-            blocks.append(Text("no alert yet: the bad stretch begins after 4 s", "dim"))
-        return Group(head, self._table(daemon), *blocks)
-
-    def _newest(self, daemon: Daemon) -> list[Notification]:
-        """As many of the newest notifications as there is room for."""
-        room = self._console.height - 4 - len(daemon.pipeline.rows)
-        chosen: list[Notification] = []
-        for notification in reversed(self._said):
-            room -= len(notification.text.splitlines()) + 3
-            if room < 0 and chosen:
-                break
-            chosen.append(notification)
-        return chosen
+        if not self._said:
+            return Group(head, self._table(daemon), Text("no alert yet: the bad stretch begins after 4 s", "dim"))
+        return Group(head, self._table(daemon), *map(_line, self._said), _block(self._said[-1]))
 
     def _table(self, daemon: Daemon) -> Table:
         store = daemon.pipeline.store
@@ -122,6 +110,10 @@ def _by_labels(expr: Expr, daemon: Daemon, at: float) -> dict[Labels, float]:
 
 def _cell(value: float, form: str) -> str:
     return "" if math.isnan(value) else form.format(value)
+
+
+def _line(notification: Notification) -> Text:
+    return Text(f"{clock(notification.at)}  {notification.title}", STYLES[notification.status])
 
 
 def _block(notification: Notification) -> Panel:

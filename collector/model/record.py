@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -25,7 +25,7 @@ class Batch(msgspec.Struct, gc=False, kw_only=True):
     place: str
     """Partition `topic/3`, stream, path or peer: what has a position of its own."""
     bodies: list[bytes]
-    receipts: list[Receipt]
+    receipts: Sequence[Receipt]
     received_at: float
     """Wall clock when the batch came, Unix seconds."""
     times: list[float] | None = None

@@ -40,7 +40,7 @@ class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How far back reading starts where there is no position, seconds; None: from the oldest entry."""
     count: int = 1000
     """Entries per stream and question, at most."""
-    chunk: int = 500
+    chunk: int = 1000
     """Records per batch, at most."""
 
 

@@ -72,7 +72,9 @@ def is_repeat(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
         was = slot_of(trail, kind)[0]
         is_named = bool(marks & bit << NAMED_SHIFT)
         is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
-        if time != was or (event.worker and not (is_named and event.worker == trail.worker)):
+        # A repeat that names no worker and no attempt may turn out to be about another worker's attempt.
+        is_known = is_named and event.worker == trail.worker if event.worker else is_explicit or not is_named
+        if time != was or not is_known:
             return False
         if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
             return False
@@ -84,14 +86,14 @@ def repeats(facts: list[Fact] | None, kind: int, event: Event, time: float, sour
     """Whether these facts hold the event's very fact, with its sender's time, from the same channel."""
     if not facts or not time:
         return False
-    attempt, worker = event.attempt or 0, event.worker
+    attempt, worker = event.attempt or 0, event.worker or ""
     for fact in facts:
         if (
             fact.kind == kind
             and fact.time == time
             and fact.source == source
             and attempt == fact.attempt
-            and (not worker or worker == fact.worker)
+            and (worker == fact.worker or (attempt and not worker))
         ):
             return True
     return False
