@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 
@@ -78,7 +79,7 @@ def test_a_busy_port_is_replaced_by_a_free_one() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        wanted = "127.0.0.1:{}".format(taken.getsockname()[1])
+        wanted = f"127.0.0.1:{taken.getsockname()[1]}"
         other = demo.free_address(wanted)
     assert other != wanted
     assert demo.free_address(other) == other
@@ -97,9 +98,7 @@ class Delivers:
 @pytest.fixture
 def console() -> Console:
     """A terminal that writes into memory."""
-    return Console(
-        record=True, width=160, height=40, force_terminal=True, color_system=None, file=open("/dev/null", "w")
-    )  # noqa: SIM115, PTH123
+    return Console(record=True, width=160, height=40, force_terminal=True, color_system=None, file=io.StringIO())
 
 
 async def test_the_view_shows_what_flows_and_what_alerts(console) -> None:
@@ -128,8 +127,8 @@ async def test_the_view_shows_what_flows_and_what_alerts(console) -> None:
         assert word in text
 
 
-async def test_the_view_keeps_what_has_room(console) -> None:
-    """Only the newest alerts that fit the terminal are drawn; at the end the last ones stay on the screen."""
+async def test_the_view_keeps_the_last_alerts(console) -> None:
+    """Of many alerts the last ones have a line each and the newest is whole; at the end all of them stay to be read."""
     view = LiveView(console, "http://x")
     for number in range(20):
         await view.send(
@@ -143,14 +142,18 @@ async def test_the_view_keeps_what_has_room(console) -> None:
                 common_annotations=(),
                 alerts=(),
                 title=f"alert {number}",
-                text="one\ntwo",
+                text=f"text {number}",
             )
         )
     async with running(Settings(state="none"), clock=ManualClock(T0)) as made:
-        titles = [one.title for one in view._newest(made.daemon)]
-    assert titles == [f"alert {number}" for number in range(19, 12, -1)]
+        console.print(view._picture(made.daemon))
+    drawn = console.export_text()
+    assert [number for number in range(20) if f"text {number}" in drawn] == [19]
+    assert "alert 11" not in drawn
+    assert "alert 12" in drawn
     await view.close()
-    assert "alert 19" in console.export_text()
+    closing = console.export_text()
+    assert [number for number in range(20) if f"text {number}" in closing] == list(range(12, 20))
 
 
 def test_bench_prints_its_figures(monkeypatch, capsys) -> None:
