@@ -66,7 +66,7 @@ class Daemon:
         self._wake = asyncio.Event()
         self._moved_at = clock.monotonic()
         self._patience_until = clock.now() + PATIENCE
-        self._introduce_at = clock.now() + INTRODUCED_AFTER
+        self._introduce_at = clock.monotonic() + INTRODUCED_AFTER
         self._specs: Sequence[GroupSpec] | None = None
         self._sampled_at = -math.inf
 
@@ -125,11 +125,12 @@ class Daemon:
 
         At the wall's time, also along a backlog: a rule about ourselves must not take the backlog's hour for its own.
         """
-        if now - self._sampled_at < 1.0:
+        since = self._clock.monotonic()
+        if since - self._sampled_at < 1.0:
             return
-        self._sampled_at = now
+        self._sampled_at = since
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
-        if now >= self._introduce_at:
+        if since >= self._introduce_at:
             self._introduce_at = math.inf
             for axis in pipeline.axes:
                 telemetry.source_seen(axis.name, axis.totals.read)
