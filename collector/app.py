@@ -37,6 +37,8 @@ from collector.web.server import Listener, application
 
 DRAIN_SECONDS = 4.0
 """What is queued for targets is tried for so long at the end."""
+TURN_SECONDS = 1.0
+"""What was counted is evaluated for so long at the end."""
 STOP_SECONDS = 3.0
 """Sources have so long to close."""
 
@@ -126,6 +128,7 @@ async def run(
         receivers={"default": [Receiver(target.name) for target in targets]},
         wording=Wording(external_url=settings.external_url or "", runbooks=pages),
         monotonic=clock.monotonic,
+        watches=True,
     )
     delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
     daemon = Daemon(pipeline, delivery, clock, pages, read_rules)
@@ -149,7 +152,7 @@ async def run(
             telemetry.said("stopping: sources, then what is ripe, then what is queued")
             supervisor.notify("STOPPING=1")
             await _ended(working)
-            await daemon.turn()
+            await _last_turn(daemon)
             left = await _drained(delivery, hurry)
             delivering.cancel()
     finally:
@@ -232,6 +235,15 @@ def _say_hello(settings: Settings, telemetry: Telemetry, targets: int, port: int
     for name in ("tasks", "routes"):
         if getattr(settings, name):
             raise TasktrailError(f"`{name}` files are not in this version: remove the setting")
+
+
+async def _last_turn(daemon: Daemon) -> None:
+    """Evaluate what was counted, and say what is ripe; a long backlog is left where it stands."""
+    try:
+        async with asyncio.timeout(TURN_SECONDS):
+            await daemon.turn()
+    except TimeoutError:
+        daemon.say()
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:

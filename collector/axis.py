@@ -64,7 +64,7 @@ class Axis(msgspec.Struct, kw_only=True):
             place = self.places[batch.place] = Place()
         if ats:
             place.newest = max(place.newest, max(ats))
-        elif batch.times:
+        elif batch.times and self.clock != "event":  # else the record's time is another axis
             place.newest = max(place.newest, max(batch.times))
         place.is_head = batch.is_head
         if batch.position is not None:
@@ -73,12 +73,12 @@ class Axis(msgspec.Struct, kw_only=True):
             self.read_at = max(self.read_at, batch.received_at)
 
     def complete_until(self, now: float, grace: float) -> float | None:
-        """The instant up to which everything is known, or None while nothing was read.
+        """The instant up to which everything is known; None where the source has no place yet; -inf: it has, unread.
 
         With sender's time as the axis an instant is complete when the lowest watermark has passed it by `grace`; a
         place read to its end does not hold it back, and a source that is idle at its end has nothing older to say.
         """
-        if self.read_at == -math.inf:
+        if not self.places:
             return None
         lateness = grace if self.clock == "event" else 0.0
         behind = [place.newest for place in self.places.values() if not place.is_head]
@@ -87,6 +87,11 @@ class Axis(msgspec.Struct, kw_only=True):
         if self.clock == "event" and now - self.read_at < grace:
             return max(place.newest for place in self.places.values()) - lateness
         return now - lateness
+
+    @property
+    def may_have_a_past(self) -> bool:
+        """Whether it may still begin with what is older than now: it is down, or its axis is the sender's time."""
+        return not self.places and (not self.is_up or self.clock == "event")
 
     def lag_seconds(self, now: float) -> float:
         """How far behind its head the source is being read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from prometheus_client.metrics_core import Metric
@@ -31,6 +32,8 @@ STEP = 0.005
 BETWEEN_TURNS = 0.02
 """Seconds between two turns: a batch wakes the loop at once, a stream of them this often."""
 LONGEST_REST = 1.0
+NOT_LIVE_REST = 0.1
+"""While the frontier keeps a distance from now, its next stop tells nothing about when it gets there."""
 STUCK = 10.0
 """Seconds without a turn after which the loop is not healthy."""
 
@@ -56,6 +59,7 @@ class Daemon:
         self._wake = asyncio.Event()
         self._turned_at = clock.monotonic()
         self._sampled_at = float("-inf")
+        self._is_live = False
 
     # the loop
 
@@ -81,28 +85,31 @@ class Daemon:
         clock, telemetry = self._clock, self.pipeline.telemetry
         now = clock.now()
         until = target(self.pipeline.axes, now, self.pipeline.grace)
-        self._sample(min(until.at, now))
+        self._is_live = until is not None and until.is_live
+        self._sample(now)
         began = clock.monotonic()
-        for _ in self.pipeline.advance(until, now):
+        for _ in chain(self.pipeline.watch(now), self.pipeline.advance(until, now) if until else ()):
             spent = clock.monotonic() - began
             if spent > STEP:
                 telemetry.stalled(spent)
-                self._say(clock.now())
+                self.say()
                 await asyncio.sleep(0)
                 began = clock.monotonic()
-        self._say(clock.now())
+        self.say()
         telemetry.stalled(clock.monotonic() - began)
         self._turned_at = clock.monotonic()
 
-    def _say(self, now: float) -> None:
-        for notification in self.pipeline.notifications(now):
+    def say(self) -> None:
+        """Hand what is ripe to delivery."""
+        for notification in self.pipeline.notifications(self._clock.now()):
             self.delivery.submit(notification)
 
     def _rest(self) -> float:
         due = self.pipeline.grouping.next_due()
         now = self._clock.now()
-        stop = min(self.pipeline.ticker.next_stop(), now + LONGEST_REST if due is None else due)
-        return min(LONGEST_REST, max(0.0, stop - now))
+        ticker = self.pipeline.ticker
+        stop = min(ticker.next_stop(), ticker.next_watch(), now + LONGEST_REST if due is None else due)
+        return min(LONGEST_REST, max(0.0 if self._is_live else NOT_LIVE_REST, stop - now))
 
     def _sample(self, at: float) -> None:
         """Once a second, let rules see our own numbers."""

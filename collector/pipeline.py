@@ -6,6 +6,7 @@ is the order of the data. No asyncio, no clock: `now` is an argument.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -79,7 +80,9 @@ class Pipeline:
         receivers: Mapping[str, Sequence[Receiver]] | None = None,
         wording: Wording | None = None,
         monotonic: Callable[[], float] = lambda: 0.0,
+        watches: bool = False,
     ) -> None:
+        """`watches`: `watch` will be called, with the wall's time, for the rules that read no events."""
         self.grace = limits.grace
         self.telemetry = telemetry
         self.axes: list[Axis] = []
@@ -88,7 +91,8 @@ class Pipeline:
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind)
+        is_apart = _reads_no_events if watches else lambda _: False
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind, is_apart)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
         self._monotonic = monotonic
@@ -97,6 +101,8 @@ class Pipeline:
         """By the fingerprints of alerts that fire or have just ended."""
         self._was_past = False
         self._now = 0.0
+        self._read_until: dict[str, float] | None = None
+        """Along a backlog: how far each source has been read that is down."""
         self.use(specs)
 
     def use(self, specs: Sequence[GroupSpec]) -> None:
@@ -123,8 +129,11 @@ class Pipeline:
         alerts = [alert for group in self.ticker.groups for alert in group.alerts()]
         known = {alert.fingerprint for alert in alerts}
         self.evidence = {mark: evidence for mark, evidence in self.evidence.items() if mark in known}
+        blind = {place_of(rule) for group in self.ticker.groups for rule in group.rules if self._is_blind_now(rule)}
         for alert in alerts:
             alert.evidence = self.evidence.get(alert.fingerprint)
+            # While nothing is evaluated, because nothing comes, nobody else says so.
+            alert.blind |= alert.state != "resolved" and alert.rule in blind
         return alerts
 
     def advance(self, until: Target, clock: float | None = None) -> Iterator[list[Alert]]:
@@ -132,6 +141,7 @@ class Pipeline:
 
         `clock` is the wall's time; without one now is always the instant that is evaluated, and nothing is the past.
         """
+        self._read_until = None if until.is_live else self._read_by_those_down(clock)
         for changed in self.ticker.walk(until):
             now = self._now = self.store.frontier if clock is None else clock
             is_past = now - self.store.frontier > PAST_SECONDS
@@ -140,14 +150,26 @@ class Pipeline:
             self._was_past = is_past
             for alert in changed:
                 self._told(alert, now, is_live=not is_past)
-            for group in self.ticker.groups:
-                for failure in group.failures:
-                    self.telemetry.rule_failed(group.name, failure.rule.name, failure.message)
+            self._failed()
+            yield changed
+
+    def watch(self, now: float) -> Iterator[list[Alert]]:
+        """Evaluate the rules that read no events, up to now; as `advance`."""
+        self._now = now
+        for changed in self.ticker.watch(now):
+            for alert in changed:
+                self._told(alert, now, is_live=True)
+            self._failed()
             yield changed
 
     def notifications(self, now: float) -> list[Notification]:
         """What is ripe to be said."""
         return self.grouping.due(now)
+
+    def _failed(self) -> None:
+        for group, failure in self.ticker.failures:
+            self.telemetry.rule_failed(group.name, failure.rule.name, failure.message)
+        self.ticker.failures.clear()
 
     def _told(self, alert: Alert, now: float, *, is_live: bool) -> None:
         witness = self._witnesses.get(alert.rule, Witness((), 300.0, pages=False))
@@ -156,12 +178,27 @@ class Pipeline:
         rows = matching_rows(self.rows, dict(alert.labels))
         since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
         alert.evidence = self.evidence[alert.fingerprint] = self.stitcher.evidence(rows, witness.facts, since)
-        if self.store.frontier in {alert.fired_at, alert.resolved_at}:
+        if self.ticker.at in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 
+    def _read_by_those_down(self, clock: float | None) -> dict[str, float]:
+        now = self._now if clock is None else clock
+        limits = {axis.name: axis.complete_until(now, self.grace) for axis in self.axes if not axis.is_up}
+        return {name: -math.inf if limit is None else limit for name, limit in limits.items()}
+
     def _is_blind(self, rule: Rule) -> bool:
-        """Whether a source that the rule reads is down, or too far behind to be believed."""
+        """Whether a source that the rule reads is down, or too far behind to be believed.
+
+        Along a backlog: whether one is down that was not read past the instant.
+        """
+        if self._read_until is None:
+            return self._is_blind_now(rule)
+        at = self.store.frontier
+        silent = [name for name, until in self._read_until.items() if until < at]
+        return any(_reads(selector, name) for name in silent for selector in rule.inputs)
+
+    def _is_blind_now(self, rule: Rule) -> bool:
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
         silent = [axis for axis in self.axes if not axis.is_up or axis.lag_seconds(self._now) > patience]
         return any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
@@ -193,6 +230,11 @@ def _witness(rule: Rule) -> Witness:
     names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
     facts = tuple(dict.fromkeys(SHOWN_BY.get(fact, fact) for name in names for fact in FED_BY[name]))
     return Witness(facts, max(rule.windows, default=0.0), pages=not PAGING_METRICS.isdisjoint(names))
+
+
+def _reads_no_events(rule: Rule) -> bool:
+    """Whether it reads our own numbers alone, or nothing."""
+    return all(selector.name is not None and metric_of(selector.name) is None for selector in rule.inputs)
 
 
 def _reads(selector: Selector, source: str) -> bool:

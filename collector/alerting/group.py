@@ -66,19 +66,33 @@ class Group:
         """Copies of all alerts of all rules."""
         return [alert for rule in self.rules if isinstance(rule, AlertRule) for alert in rule.alerts()]
 
-    def evaluate(self, querier: Any, at: float, *, blind: Callable[[Rule], bool] = lambda _: False) -> list[Alert]:
-        """All rules in order at the slot `at` (Unix seconds); copies of the alerts that changed.
+    def evaluate(
+        self,
+        querier: Any,
+        at: float,
+        *,
+        blind: Callable[[Rule], bool] = lambda _: False,
+        only: Callable[[Rule], bool] = lambda _: True,
+    ) -> list[Alert]:
+        """All rules (or `only` some) in order at the slot `at` (Unix seconds); copies of the alerts that changed.
 
         An alert counts as changed where its state or blindness is another, and while it fires, where its value or
         annotations are.
         """
-        return finish(self.steps(querier, at, blind=blind))
+        return finish(self.steps(querier, at, blind=blind, only=only))
 
-    def steps(self, querier: Any, at: float, *, blind: Callable[[Rule], bool] = lambda _: False) -> Steps:
+    def steps(
+        self,
+        querier: Any,
+        at: float,
+        *,
+        blind: Callable[[Rule], bool] = lambda _: False,
+        only: Callable[[Rule], bool] = lambda _: True,
+    ) -> Steps:
         """As `evaluate`, in short steps. No other evaluation of this group may come in between."""
         self.failures = []
         changed: list[Alert] = []
-        for rule in self.rules:
+        for rule in filter(only, self.rules):
             changed += yield from self._watched(rule, at, self._slot(rule, querier, at, is_blind=blind(rule)))
             yield
         self.evaluated_at = at

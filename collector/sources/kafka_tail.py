@@ -140,6 +140,8 @@ class Tail:
                 self._places[place].head_at = now
             if not begins[place] <= position <= ends[place]:
                 await self._miss(place, begins[place], ends[place])
+            # Before anything is read the intake knows all places: an unread one holds back what rests on all of them.
+            await self._intake.take(self._batch(self._places[place], (), [], self._clock.now()))
 
     def _stored(self, place: TopicPartition) -> int | None:
         position = self._intake.position(_name(place))

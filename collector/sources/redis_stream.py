@@ -102,7 +102,9 @@ class _Tail:
 
     async def follow(self) -> None:
         for name in self._options.streams:
-            self._streams[name.encode()] = await self._placed(name)
+            stream = self._streams[name.encode()] = await self._placed(name)
+            # The intake knows all places before anything is read: an unread one holds back what rests on all of them.
+            await self._intake.take(msgspec.structs.replace(self._batch(stream, (), is_head=False), position=None))
         await self._look(self._streams.values())
         while True:
             entries = await self._read()
