@@ -44,7 +44,9 @@ class Daemon:
         """What it has said so far."""
         return self.log_path.read_text(errors="replace")
 
-    def ask(self, path: str, body: bytes | None = None, content_type: str = "application/x-ndjson") -> tuple[int, bytes]:
+    def ask(
+        self, path: str, body: bytes | None = None, content_type: str = "application/x-ndjson"
+    ) -> tuple[int, bytes]:
         """GET, or POST where there is a body; status 0 where nobody answers."""
         connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
