@@ -136,6 +136,12 @@ class Ticker:
         due = self._stitcher.next_due()
         return min(self._walked.next_slot(), math.inf if due is None else due)
 
+    def next_start(self) -> float:
+        """When the first rule may be evaluated whose inputs have changed since it last was, too short a while ago."""
+        version = self._store.version
+        held = (watched.at for watched in self._walked.watched if watched.version != version)
+        return min(held, default=math.inf) + BETWEEN_SLOTS
+
     def next_watch(self) -> float:
         """The next slot of the rules apart; Unix seconds."""
         return self._apart.next_slot()
