@@ -241,7 +241,7 @@ async def _last_turn(daemon: Daemon) -> None:
     """Evaluate what was counted, and say what is ripe; a long backlog is left where it stands."""
     try:
         async with asyncio.timeout(TURN_SECONDS):
-            await daemon.turn()
+            await daemon.last_turn()
     except TimeoutError:
         daemon.say()
 

@@ -7,6 +7,7 @@ everyone else has a turn, and hands what is ripe to delivery.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -100,6 +101,14 @@ class Daemon:
         self.say()
         telemetry.stalled(clock.monotonic() - began)
         self._turned_at = clock.monotonic()
+
+    async def last_turn(self) -> None:
+        """Evaluate what was counted, also by rules that were held back, and say what is ripe."""
+        await self.turn()
+        held = self.pipeline.ticker.next_start() - self._clock.now()
+        if math.isfinite(held):
+            await asyncio.sleep(max(0.0, held))
+            await self.turn()
 
     def say(self) -> None:
         """Hand what is ripe to delivery."""
