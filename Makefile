@@ -27,10 +27,15 @@ check: $(VENV)/.dev
 	$(BIN)/tasktrail check rules/shipped.yaml
 
 bench: $(VENV)/.dev
-	$(BIN)/tasktrail bench $(ARGS)
+	$(BIN)/python -m tests.brokers run kafka -- sh -c '$(BIN)/tasktrail bench --kafka "$$TASKTRAIL_TEST_KAFKA" $(ARGS)'
 
-bench-full: $(VENV)/.dev
-	$(BIN)/tasktrail bench --full $(ARGS)
+bench-full: bench
+	$(BIN)/python -m tests.bench.latency
+	$(BIN)/python -m tests.bench.sources
+	$(BIN)/python tests/bench/formats.py
+	$(BIN)/python tests/bench/stitch.py
+	$(BIN)/python tests/bench/series.py
+	$(BIN)/python tests/bench/promql.py
 
 brokers: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers up

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -37,10 +38,12 @@ from collector.web.server import Listener, application
 
 DRAIN_SECONDS = 4.0
 """What is queued for targets is tried for so long at the end."""
-TURN_SECONDS = 1.0
-"""What was counted is evaluated for so long at the end."""
-STOP_SECONDS = 3.0
+STOP_SECONDS = 2.5
 """Sources have so long to close."""
+DEADLINE_SECONDS = 8.0
+"""All of the stop takes no longer: a service manager gives 10 s."""
+CLOSE_SECONDS = 1.5
+"""The listener, and what was only cancelled now, have so long."""
 
 
 def rule_files(rules: Sequence[str]) -> list[Path]:
@@ -49,10 +52,14 @@ def rule_files(rules: Sequence[str]) -> list[Path]:
     problems: list[Problem] = []
     for name in rules:
         path = shipped() if name == "shipped" else Path(name)
-        found = sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
+        found = (
+            sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
+        )
         if not path.exists() or not found:
-            problems.append(Problem(name, 1, 1, "no rule file is here: give the path of one, a folder of them, or `shipped`"))
-        files += found
+            problems.append(
+                Problem(name, 1, 1, "no rule file is here: give the path of one, a folder of them, or `shipped`")
+            )
+        files += [page for page in found if page not in files]
     if problems:
         raise ProblemsError(problems)
     return files
@@ -114,58 +121,78 @@ async def run(
     """Run the daemon until `stop` is set, then drain; `hurry` ends the draining at once. Gives the exit code.
 
     Raises ProblemsError or TasktrailError before anything has started; any other exception is a bug, and ends the
-    process.
+    process. A source or channel that cannot be ended in time is left behind as a task.
     """
     clock, parts, hurry = clock or SystemClock(), parts or Parts(), hurry or asyncio.Event()
     telemetry = Telemetry()
     pages = runbooks()
     read_rules = partial(load_rules, settings.rules, parts.rewrite)
-    targets = [*parts.channels, *open_targets(settings, telemetry)]
+    specs, opened, secret = checked(read_rules, partial(open_targets, settings, telemetry), partial(token, settings))
+    targets = [*parts.channels, *opened]
     pipeline = Pipeline(
         limits(settings),
-        read_rules(),
+        specs,
         telemetry=telemetry,
         receivers={"default": [Receiver(target.name) for target in targets]},
         wording=Wording(external_url=settings.external_url or "", runbooks=pages),
         monotonic=clock.monotonic,
-        watches=True,
     )
     delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
     daemon = Daemon(pipeline, delivery, clock, pages, read_rules)
     pulled = lanes(settings, parts, daemon, clock)
-    listener = Listener(application(daemon, token=token(settings), public_metrics=settings.public_metrics))
-    port = await opened(listener, settings.address)
+    listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
+    port = await listening(listener, settings.address)
     _say_hello(settings, telemetry, len(targets), port)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
     gc.freeze()
     parts.started(daemon, port)
+    working = [
+        asyncio.create_task(daemon.tick(), name="tick"),
+        asyncio.create_task(supervisor.watch(daemon), name="supervisor"),
+        *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
+    ]
+    delivering = asyncio.create_task(delivery.run(), name="delivery")
     try:
-        async with asyncio.TaskGroup() as group:
-            working = [
-                group.create_task(daemon.tick(), name="tick"),
-                group.create_task(supervisor.watch(daemon), name="supervisor"),
-                *(group.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
-            ]
-            delivering = group.create_task(delivery.run(), name="delivery")
-            await stop.wait()
-            telemetry.said("stopping: sources, then what is ripe, then what is queued")
-            supervisor.notify("STOPPING=1")
-            await _ended(working)
-            await _last_turn(daemon)
-            left = await _drained(delivery, hurry)
-            delivering.cancel()
+        await _until(stop, [*working, delivering])
+        telemetry.said("stopping: sources, then what is ripe, then what is queued")
+        supervisor.notify("STOPPING=1")
+        unsent = await _stopped(daemon, delivery, working, hurry)
+        telemetry.said("stopped%s", f"; {unsent} notifications were not sent" if unsent else "")
     finally:
-        await listener.close()
-    unsent = sum(left.values())
-    telemetry.said("stopped%s", f"; {unsent} notifications were not sent" if unsent else "")
+        for task in (*working, delivering):
+            task.cancel()
+        await asyncio.wait([*working, delivering, asyncio.ensure_future(listener.close())], timeout=CLOSE_SECONDS)
     return 0
 
 
-def open_targets(settings: Settings, telemetry: Telemetry) -> list[Channel]:
-    """The targets of `notify`. Raises ProblemsError with every one that is not understood; it shows no secret."""
-    opened_targets: list[Channel] = []
+T1 = TypeVar("T1")
+T2 = TypeVar("T2")
+T3 = TypeVar("T3")
+
+
+def checked(first: Callable[[], T1], second: Callable[[], T2], third: Callable[[], T3]) -> tuple[T1, T2, T3]:
+    """What three readers give. Raises ProblemsError with the problems of all of them."""
+    found: list[Any] = []
     problems: list[Problem] = []
+    for read in (first, second, third):
+        try:
+            found.append(read())
+        except ProblemsError as error:
+            problems += error.problems
+    if problems:
+        raise ProblemsError(problems)
+    return found[0], found[1], found[2]
+
+
+def open_targets(settings: Settings, telemetry: Telemetry) -> list[Channel]:
+    """The targets of `notify`, for the built-in route. Raises ProblemsError with all problems; they show no secret."""
+    opened_targets: list[Channel] = []
+    problems = [
+        Problem(name, 1, 1, f"`{name}` files are not read by this version: remove the setting")
+        for name in ("tasks", "routes")
+        if getattr(settings, name)
+    ]
     for number, url in enumerate(settings.notify, 1):
         try:
             config = channels.from_url(url.reveal())
@@ -186,10 +213,10 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
     """A lane per source, all known to the daemon; gives those that are pulled, with how to build their client."""
     feeds = [*map(feed, settings.sources), *parts.feeds]
     if all(one.build is not None for one in feeds):
-        feeds.append(Feed(name=PUSHED))
+        feeds.append(Feed(name=PUSHED, is_pushed=True))
     pulled: list[tuple[Lane, Callable[[], Source]]] = []
     for one in feeds:
-        axis = Axis(name=one.name, application=one.application, clock=one.clock, is_finite=one.is_finite)
+        axis = Axis(name=one.name, application=one.application, clock=one.clock, is_pushed=one.is_pushed)
         lane = Lane(axis, one.decode, daemon.pipeline.ingest, clock, daemon.pipeline.telemetry, daemon.woken)
         daemon.pipeline.axes.append(axis)
         daemon.lanes.append(lane)
@@ -214,52 +241,67 @@ def token(settings: Settings) -> Secret | None:
     return Secret(text)
 
 
-async def opened(listener: Listener, address: tuple[str, int]) -> int:
+async def listening(listener: Listener, address: tuple[str, int]) -> int:
     """The port that is listened on. Raises TasktrailError where the address cannot be had."""
     host, port = address
     try:
         return await listener.open(host, port)
     except OSError as error:
         await listener.close()
-        raise TasktrailError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --listen") from error
+        why = error.strerror or str(error)
+        raise TasktrailError(f"cannot listen on {shown(host)}:{port}: {why}; choose another --listen") from error
+
+
+def shown(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _say_hello(settings: Settings, telemetry: Telemetry, targets: int, port: int) -> None:
-    telemetry.said("tasktrail %s listens on http://%s:%d", __version__, settings.address[0], port)
-    if settings.state != "none":
-        telemetry.said("state is kept in memory only in this version: a restart forgets it")
+    telemetry.said("tasktrail %s listens on http://%s:%d", __version__, shown(settings.address[0]), port)
+    telemetry.said("state is kept in memory only in this version: a restart forgets it")
     if not targets:
         telemetry.said("no --notify target: alerts are only logged and listed at /api/v1/alerts")
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
-    for name in ("tasks", "routes"):
-        if getattr(settings, name):
-            raise TasktrailError(f"`{name}` files are not in this version: remove the setting")
 
 
-async def _last_turn(daemon: Daemon) -> None:
-    """Evaluate what was counted, and say what is ripe; a long backlog is left where it stands."""
+async def _until(stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for the stop. Raises what ends a task before: nobody knows how to go on without it."""
+    stopping = asyncio.ensure_future(stop.wait())
+    running: set[asyncio.Future[Any]] = {stopping, *tasks}
     try:
-        async with asyncio.timeout(TURN_SECONDS):
-            await daemon.last_turn()
-    except TimeoutError:
-        daemon.say()
+        while not stopping.done():
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # a file that was read to its end is no failure
+    finally:
+        stopping.cancel()
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel, and wait; what does not end in time is left to the end of the process."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=STOP_SECONDS)
-
-
-async def _drained(delivery: Delivery, hurry: asyncio.Event) -> dict[str, int]:
-    """Try what is queued, until it is sent, the deadline is reached, or somebody is in a hurry."""
-    draining = asyncio.ensure_future(delivery.drain(DRAIN_SECONDS))
+async def _stopped(
+    daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Task[None]], hurry: asyncio.Event
+) -> int:
+    """Stop in order, until it is done, the deadline is reached, or somebody is in a hurry. Gives what was not sent."""
+    ending = asyncio.ensure_future(_end(daemon, delivery, working))
     hurried = asyncio.ensure_future(hurry.wait())
-    await asyncio.wait((draining, hurried), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((ending, hurried), timeout=DEADLINE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     hurried.cancel()
-    if draining.done():
-        return draining.result()
-    draining.cancel()
-    return delivery.waiting()
+    if ending.done():
+        return sum(ending.result().values())
+    ending.cancel()
+    return sum(delivery.waiting().values())
+
+
+async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Task[None]]) -> dict[str, int]:
+    """Sources first, so that nothing new comes; then what is ripe is said; then what is queued is sent."""
+    for task in working:
+        task.cancel()
+    done, hanging = await asyncio.wait(working, timeout=STOP_SECONDS)
+    for task in hanging:
+        daemon.pipeline.telemetry.said("%s did not end in %g s, and is left behind", task.get_name(), STOP_SECONDS)
+    for task in done:
+        if not task.cancelled():
+            task.result()
+    await daemon.turn()
+    return await delivery.drain(DRAIN_SECONDS)

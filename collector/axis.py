@@ -34,38 +34,54 @@ class Axis(msgspec.Struct, kw_only=True):
     gaps: list[Gap] = []
     is_up: bool = False
     was_tried: bool = False
-    is_finite: bool = False
-    """A file, standard input or a push endpoint: silence is not an outage."""
+    is_pushed: bool = False
+    """Others send to it: it keeps no past that has to be read before the present is complete."""
     detail: str = ""
     error: str = ""
     read_at: float = -math.inf
     """Wall clock of the last batch that held a record."""
 
+    def place(self, name: str) -> Place:
+        """The place of this name. One that was only asked for counts as not read yet."""
+        place = self.places.get(name)
+        if place is None:
+            place = self.places[name] = Place()
+        return place
+
     def times(self, batch: Batch, events: Sequence[Event], indexes: Sequence[int] | None, now: float) -> list[float]:
         """The axis time of each event, never ahead of `now`."""
-        fallback = min(batch.received_at, now)
+        arrival = min(batch.received_at, now)
         broker = batch.times
+        if broker is not None and indexes is not None:
+            broker = [broker[index] for index in indexes]
         if self.clock == "event":
-            # `complete` events carry float seconds; one without a time takes the record's.
-            own = [event.time for event in events]
-            if broker is not None:
-                spread = broker if indexes is None else [broker[index] for index in indexes]
-                return [min(now, t if t.__class__ is float else b) for t, b in zip(own, spread, strict=True)]  # type: ignore[type-var, misc]
-            return [min(now, t) if t.__class__ is float else fallback for t in own]  # type: ignore[type-var]
+            return self._event_times(batch.place, events, broker or [arrival] * len(events), now)
         if self.clock == "arrival" or broker is None:
-            return [fallback] * len(events)
-        spread = broker if indexes is None else [broker[index] for index in indexes]
-        return [t if t < now else now for t in spread] if spread and max(spread) > now else spread
+            return [arrival] * len(events)
+        return [min(t, now) for t in broker] if broker and max(broker) > now else broker
+
+    def _event_times(self, place: str, events: Sequence[Event], others: Sequence[float], now: float) -> list[float]:
+        """The sender's times.
+
+        An event without one happened with the one before it: another clock must not push the watermark. Where nothing
+        came before it, it takes the record's time.
+        """
+        ats: list[float] = []
+        newest = self.place(place).newest
+        for event, other in zip(events, others, strict=True):
+            own = event.time
+            if own is not None:
+                newest = max(newest, min(own, now))
+            ats.append(min(own, now) if own is not None else newest if newest > -math.inf else min(other, now))
+        return ats
 
     def advance(self, batch: Batch, ats: Sequence[float]) -> None:
         """A batch was counted."""
-        place = self.places.get(batch.place)
-        if place is None:
-            place = self.places[batch.place] = Place()
+        place = self.place(batch.place)
         if ats:
-            place.newest = max(place.newest, max(ats))
-        elif batch.times and self.clock != "event":  # else the record's time is another axis
-            place.newest = max(place.newest, max(batch.times))
+            place.newest = max(place.newest, *ats)
+        elif batch.bodies and self.clock != "event":  # none of them could be used, but they were read
+            place.newest = max(place.newest, *(batch.times or (batch.received_at,)))
         place.is_head = batch.is_head
         if batch.position is not None:
             place.position = batch.position
@@ -73,12 +89,14 @@ class Axis(msgspec.Struct, kw_only=True):
             self.read_at = max(self.read_at, batch.received_at)
 
     def complete_until(self, now: float, grace: float) -> float | None:
-        """The instant up to which everything is known; None where the source has no place yet; -inf: it has, unread.
+        """The instant up to which everything is known, or None where the source says nothing about that.
+
+        One that is down says nothing: rules go on without it, and those that read it are blind.
 
         With sender's time as the axis an instant is complete when the lowest watermark has passed it by `grace`; a
         place read to its end does not hold it back, and a source that is idle at its end has nothing older to say.
         """
-        if not self.places:
+        if not self.is_up or not self.places:
             return None
         lateness = grace if self.clock == "event" else 0.0
         behind = [place.newest for place in self.places.values() if not place.is_head]
@@ -89,9 +107,15 @@ class Axis(msgspec.Struct, kw_only=True):
         return now - lateness
 
     @property
-    def may_have_a_past(self) -> bool:
-        """Whether it may still begin with what is older than now: it is down, or its axis is the sender's time."""
-        return not self.places and (not self.is_up or self.clock == "event")
+    def has_said(self) -> bool:
+        """Whether it is known where the source stands; of one that is down, and of one that is pushed to, at once."""
+        if self.is_pushed or (self.was_tried and not self.is_up):
+            return True
+        return bool(self.places) and all(place.is_head or place.newest > -math.inf for place in self.places.values())
+
+    def is_read_past(self, at: float) -> bool:
+        """Whether everything up to an instant was read, as far as is known."""
+        return bool(self.places) and min(place.newest for place in self.places.values()) >= at
 
     def lag_seconds(self, now: float) -> float:
         """How far behind its head the source is being read."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
 from collector.intake import Lane
@@ -24,7 +24,7 @@ from collector.model.record import Outcome
 from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.sources.push import batches, split
-from collector.telemetry import Rejected
+from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
 from collector.web.exposition import family_metric
 
@@ -32,11 +32,17 @@ STEP = 0.005
 """Seconds of one uninterrupted step of evaluation, as far as single stops allow."""
 BETWEEN_TURNS = 0.02
 """Seconds between two turns: a batch wakes the loop at once, a stream of them this often."""
+ALONG_A_BACKLOG = 0.1
+"""The same while catching up: nothing there is news, and the time is better spent on reading."""
 LONGEST_REST = 1.0
-NOT_LIVE_REST = 0.1
-"""While the frontier keeps a distance from now, its next stop tells nothing about when it gets there."""
+INTRODUCED_AFTER = 5.0
+"""Seconds after the start at which it is said what each source has delivered."""
+PLACE = "push"
+"""What all pushes come from, over whichever connection."""
 STUCK = 10.0
-"""Seconds without a turn after which the loop is not healthy."""
+"""Seconds without a step after which the loop is not healthy."""
+PATIENCE = 10.0
+"""Seconds after the start in which sources may say where they stand, before rules are evaluated without them."""
 
 
 class Daemon:
@@ -48,7 +54,7 @@ class Daemon:
         delivery: Delivery,
         clock: Clock,
         pages: Mapping[str, str],
-        load_rules: Callable[[], Sequence[Any]],
+        load_rules: Callable[[], Sequence[GroupSpec]],
     ) -> None:
         self.pipeline = pipeline
         self.delivery = delivery
@@ -58,11 +64,13 @@ class Daemon:
         self._pages = pages
         self._load_rules = load_rules
         self._wake = asyncio.Event()
-        self._turned_at = clock.monotonic()
-        self._sampled_at = float("-inf")
-        self._is_live = False
+        self._moved_at = clock.monotonic()
+        self._patience_until = clock.now() + PATIENCE
+        self._introduce_at = clock.now() + INTRODUCED_AFTER
+        self._specs: Sequence[GroupSpec] | None = None
+        self._sampled_at = -math.inf
 
-    # the loop
+    # The loop
 
     def woken(self) -> None:
         """A batch was counted."""
@@ -72,10 +80,8 @@ class Daemon:
         """Turn for ever."""
         while True:
             self._wake.clear()
-            await self.turn()
-            # A rule that was held back gets its turn to the millisecond: half its readers wait for it.
-            held = self.pipeline.ticker.next_start() - self._clock.now()
-            await asyncio.sleep(held if 0 < held < BETWEEN_TURNS else BETWEEN_TURNS)
+            is_live = await self.turn()
+            await asyncio.sleep(BETWEEN_TURNS if is_live else ALONG_A_BACKLOG)
             if not self._wake.is_set():
                 try:
                     async with asyncio.timeout(self._rest()):
@@ -83,59 +89,61 @@ class Daemon:
                 except TimeoutError:
                     pass
 
-    async def turn(self) -> None:
-        """Walk to the instant that is complete, and say what is ripe."""
+    async def turn(self) -> bool:
+        """Walk to the instant that is complete, and say what is ripe. True where that is the present."""
         clock, telemetry = self._clock, self.pipeline.telemetry
+        if self._specs is not None:
+            self.pipeline.use(self._specs)
+            self._specs = None
         now = clock.now()
-        until = target(self.pipeline.axes, now, self.pipeline.grace)
-        self._is_live = until is not None and until.is_live
+        until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
         self._sample(now)
-        began = clock.monotonic()
-        for _ in chain(self.pipeline.watch(now), self.pipeline.advance(until, now) if until else ()):
+        began = self._moved_at = clock.monotonic()
+        for _ in self.pipeline.advance(until, now):
             spent = clock.monotonic() - began
             if spent > STEP:
                 telemetry.stalled(spent)
-                self.say()
+                self._say(clock.now())
                 await asyncio.sleep(0)
-                began = clock.monotonic()
-        self.say()
+                began = self._moved_at = clock.monotonic()
+        self._say(clock.now())
         telemetry.stalled(clock.monotonic() - began)
-        self._turned_at = clock.monotonic()
+        return until.is_live
 
-    async def last_turn(self) -> None:
-        """Evaluate what was counted, also by rules that were held back, and say what is ripe."""
-        await self.turn()
-        held = self.pipeline.ticker.next_start() - self._clock.now()
-        if math.isfinite(held):
-            await asyncio.sleep(max(0.0, held))
-            await self.turn()
-
-    def say(self) -> None:
-        """Hand what is ripe to delivery."""
-        for notification in self.pipeline.notifications(self._clock.now()):
+    def _say(self, now: float) -> None:
+        for notification in self.pipeline.notifications(now):
             self.delivery.submit(notification)
 
     def _rest(self) -> float:
-        due = self.pipeline.grouping.next_due()
+        ticker, due = self.pipeline.ticker, self.pipeline.grouping.next_due()
         now = self._clock.now()
-        ticker = self.pipeline.ticker
-        stop = min(ticker.next_stop(), ticker.next_watch(), now + LONGEST_REST if due is None else due)
-        return min(LONGEST_REST, max(0.0 if self._is_live else NOT_LIVE_REST, stop - now))
+        stop = min(ticker.next_stop(), ticker.held_until, now + LONGEST_REST if due is None else due)
+        return min(LONGEST_REST, max(0.0, stop - now))
 
-    def _sample(self, at: float) -> None:
-        """Once a second, let rules see our own numbers."""
-        now = self._clock.monotonic()
+    def _sample(self, now: float) -> None:
+        """Once a second, let rules see our own numbers.
+
+        At the wall's time, also along a backlog: a rule about ourselves must not take the backlog's hour for its own.
+        """
         if now - self._sampled_at < 1.0:
             return
         self._sampled_at = now
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
+        if now >= self._introduce_at:
+            self._introduce_at = math.inf
+            for axis in pipeline.axes:
+                telemetry.source_seen(axis.name, axis.totals.read)
         for axis in pipeline.axes:
-            telemetry.set("tasktrail_source_lag_seconds", (axis.name,), axis.lag_seconds(self._clock.now()))
-        telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+            telemetry.lagging(axis.name, axis.lag_seconds(now))
+        telemetry.sizes(
+            len(pipeline.stitcher),
+            {**pipeline.stitcher.evictions, **pipeline.store.evictions},
+            pipeline.ticker.slots_missed,
+        )
         for name, labels, value in telemetry.samples():
-            pipeline.store.put(name, labels, at, value)
+            pipeline.store.put(name, labels, now, value)
 
-    # what the listener asks
+    # What the listener asks
 
     @property
     def is_ready(self) -> bool:
@@ -145,8 +153,8 @@ class Daemon:
     @property
     def trouble(self) -> str:
         """What is wrong with our own loop, or nothing."""
-        still = self._clock.monotonic() - self._turned_at
-        return f"the loop made no turn for {still:.0f} s" if still > STUCK else ""
+        still = self._clock.monotonic() - self._moved_at
+        return f"the loop has not moved for {still:.0f} s" if still > STUCK else ""
 
     @property
     def axes(self) -> Sequence[Axis]:
@@ -168,10 +176,8 @@ class Daemon:
 
     def metrics(self) -> Iterator[Metric]:
         """Everything for /metrics."""
-        # Our own numbers come from telemetry; the samples of them in the store are for rules.
-        own = {metric.name for metric in self.pipeline.telemetry.collect()}
         for family in families(self.pipeline.store):
-            if family.name.removesuffix("_total") not in own:
+            if family.name not in EXPOSED:  # in the store these are samples for rules
                 yield family_metric(family)
         yield from self.pipeline.telemetry.collect()
 
@@ -187,26 +193,34 @@ class Daemon:
         """A runbook page."""
         return self._pages.get(name)
 
-    async def push(self, body: bytes, content_type: str, peer: str) -> Outcome:
+    async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events."""
-        lane = self.pushed
-        assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes
+        lane = self._pushed()
         total = Outcome()
         # One place for all peers: a pushed event is at its head when it has been counted.
-        for batch in batches(split(body, content_type), source=lane.axis.name, place="push", received_at=self.now()):
-            Lane.add(total, await lane.take(batch))
+        for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
+            total.add(await lane.take(batch))
         return total
 
+    def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
+        """Count a pushed body that could not be read whole."""
+        lane = self._pushed()
+        lane.refuse(PLACE, first_bytes, reason, detail)
+
+    def _pushed(self) -> Lane:
+        lane = self.pushed
+        assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes
+        return lane
+
     def reload(self) -> Sequence[str]:
-        """Read rule files again; the problems, where the old ones were kept."""
+        """Read rule files again; the problems, where the old ones were kept. New ones hold from the next turn on."""
         telemetry = self.pipeline.telemetry
         try:
-            specs = self._load_rules()
+            self._specs = self._load_rules()
         except ProblemsError as error:
             problems = [str(problem) for problem in error.problems]
             telemetry.reloaded(problems)
             return problems
-        self.pipeline.use(specs)
         telemetry.reloaded([])
         self.woken()
         return []

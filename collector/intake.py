@@ -11,21 +11,24 @@ import random
 from collections.abc import Callable
 
 from collector.axis import Axis
-from collector.formats import Decode
+from collector.formats import Decode, Reject
 from collector.ingest import Ingest, chunks
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Gap, Outcome, Receipt, Source
+from collector.model.secret import mask
 from collector.telemetry import Telemetry
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
+DOUBLINGS = 10
+"""After so many the longest wait is reached; a float has no room for as many as an outage of a day makes."""
 
 
 class Lane:
     """One source's way in; what `collector.model.record.Intake` promises to a source."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  all that it touches is given to it
         self,
         axis: Axis,
         decode: Decode,
@@ -44,8 +47,7 @@ class Lane:
 
     def position(self, place: str) -> Receipt | None:
         """Where reading of this place goes on."""
-        known = self.axis.places.get(place)
-        return None if known is None else known.position
+        return self.axis.place(place).position
 
     def connected(self, detail: str) -> None:
         """The source reaches its broker."""
@@ -66,14 +68,13 @@ class Lane:
 
     def count(self, batch: Batch, total: Outcome) -> None:
         """One step."""
-        self.add(total, self._ingest.count(self.axis, self._decode, batch, self._clock.now()))
+        total.add(self._ingest.count(self.axis, self._decode, batch, self._clock.now()))
         if batch.bodies:
             self._counted()
 
-    @staticmethod
-    def add(total: Outcome, outcome: Outcome) -> None:
-        """Add one outcome to another."""
-        Ingest.add(total, outcome)
+    def refuse(self, place: str, first_bytes: bytes, reason: str, detail: str) -> None:
+        """A record that could not even be taken in whole: one malformed event."""
+        self._ingest.refuse(self.axis, place, first_bytes, Reject(0, reason, detail), self._clock.now())
 
     def gap(self, gap: Gap) -> None:
         """Put a hole on record."""
@@ -83,19 +84,25 @@ class Lane:
 
     async def supervise(self, build: Callable[[], Source]) -> None:
         """Run a source until it ends or this task is cancelled; rebuild it whenever it is lost."""
-        step = 0
+        failures = 0
         while True:
             read_before = self.axis.totals.read
             try:
                 await build().run(self)
             except SourceError as error:
-                self.axis.is_up, self.axis.was_tried, self.axis.error = False, True, str(error)
-                for place in self.axis.places.values():
-                    place.is_head = False  # what was the end is no longer known to be
-                step = 0 if self.axis.totals.read > read_before else step + 1
-                wait = random.uniform(0.5, 1.0) * min(LONGEST_WAIT, FIRST_WAIT * 2**step)  # noqa: S311 spreads load
-                self._telemetry.source_lost(self.axis.name, str(error), wait)
-                await asyncio.sleep(wait)
-                continue
-            self._telemetry.source_ended(self.axis.name)
-            return
+                failures = 0 if self.axis.totals.read > read_before else failures
+                await self._wait_after(error, failures)
+                failures += 1
+            else:
+                self._telemetry.source_ended(self.axis.name)
+                return
+
+    async def _wait_after(self, error: SourceError, failures: int) -> None:
+        """The source was lost, so many times in a row before without a record in between."""
+        self.axis.is_up, self.axis.was_tried, self.axis.error = False, True, mask(str(error))
+        for place in self.axis.places.values():
+            place.is_head = False  # what was the end is no longer known to be
+        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failures, DOUBLINGS))
+        wait = random.uniform(0.5, 1.0) * longest  # noqa: S311 spreads load
+        self._telemetry.source_lost(self.axis.name, self.axis.error, wait)
+        await asyncio.sleep(wait)

@@ -6,21 +6,23 @@ is the order of the data. No asyncio, no clock: `now` is an argument.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from collector.alerting.dependencies import connect
-from collector.alerting.group import Group, Surroundings
 from collector.alerting.expression import Selector
+from collector.alerting.group import Group, Surroundings
+from collector.alerting.lifecycle import AlertRule
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.ingest import Ingest
-from collector.model.alert import Alert, Evidence, Notification
+from collector.model.alert import Alert, Notification
+from collector.model.labels import labels_of
 from collector.promql import compile_expr
-from collector.routing.grouping import Grouping, Target as Receiver
+from collector.routing.grouping import Grouping
+from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.routing.route import BUILT_IN
 from collector.series.observe import METRICS
@@ -46,6 +48,11 @@ SHOWN_BY = {"dead_up": "dead_lettered", "dead_down": "dead_lettered", "flight_do
 """Facts of gauges → the fact whose tasks are shown for them."""
 SUFFIXES = ("_bucket", "_count", "_sum")
 
+TOLD_AT_ONCE = 50
+"""Alerts that are looked up and grouped in one step of the loop."""
+
+REMOVED = "the rule was taken out of the rule files"
+
 LONGEST_LAG = 10.0
 """A source that lags by more blinds the rules that read it, seconds (product.md section 6, Blind)."""
 
@@ -61,8 +68,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """What the evidence of a rule's alerts is looked up by."""
+    """What the evidence of an alerting rule's alerts is looked up by, and where it is kept."""
 
+    rule: AlertRule
     facts: tuple[str, ...]
     window: float
     pages: bool
@@ -71,7 +79,7 @@ class Witness(msgspec.Struct, frozen=True):
 class Pipeline:
     """Sources' events in, notifications out."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the surroundings of the whole
         self,
         limits: Limits,
         specs: Sequence[GroupSpec],
@@ -80,9 +88,7 @@ class Pipeline:
         receivers: Mapping[str, Sequence[Receiver]] | None = None,
         wording: Wording | None = None,
         monotonic: Callable[[], float] = lambda: 0.0,
-        watches: bool = False,
     ) -> None:
-        """`watches`: `watch` will be called, with the wall's time, for the rules that read no events."""
         self.grace = limits.grace
         self.telemetry = telemetry
         self.axes: list[Axis] = []
@@ -91,22 +97,21 @@ class Pipeline:
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        is_apart = _reads_no_events if watches else lambda _: False
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind, is_apart)
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind, telemetry.rule_failed)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
         self._monotonic = monotonic
         self._witnesses: dict[str, Witness] = {}
-        self.evidence: dict[str, Evidence] = {}
-        """By the fingerprints of alerts that fire or have just ended."""
         self._was_past = False
+        self._until = Target(0.0)
         self._now = 0.0
-        self._read_until: dict[str, float] | None = None
-        """Along a backlog: how far each source has been read that is down."""
         self.use(specs)
 
     def use(self, specs: Sequence[GroupSpec]) -> None:
-        """Evaluate these rule groups from now on."""
+        """Evaluate these rule groups from now on. Rules that were there before keep their alerts; those of others end.
+
+        Not while `advance` is under way.
+        """
         surroundings = Surroundings(
             compile_expr=compile_expr,
             put=self.store.put,
@@ -116,97 +121,74 @@ class Pipeline:
         groups = [Group(spec, surroundings) for spec in specs]
         rules = [rule for group in groups for rule in group.rules]
         connect(rules)
-        self._witnesses = {place_of(rule): _witness(rule) for rule in rules}
-        for rule in rules:
-            for selector in rule.selectors:
-                fixed = {matcher.name: matcher.value for matcher in selector.matchers if matcher.op == "="}
-                if selector.name and {"task", "queue"} <= fixed.keys():
-                    self.store.expect(selector.name, tuple(sorted(fixed.items())))
+        self._witnesses = {rule.place: _witness(rule) for rule in rules if isinstance(rule, AlertRule)}
+        self._expect(rules)
+        former = {(group.spec.file, group.name): group for group in self.ticker.groups}
+        for group in groups:
+            if twin := former.get((group.spec.file, group.name)):
+                group.adopt(twin)
+        for group in former.values():
+            for alert in group.retire(self.store.frontier, REMOVED):
+                self.telemetry.alert_turned(alert)
+                self.grouping.insert([alert], self._now)
         self.ticker.use(groups)
+
+    def _expect(self, rules: Iterable[Rule]) -> None:
+        """Let series exist that rules name in full, so that they begin with 0."""
+        for selector in (selector for rule in rules for selector in rule.selectors):
+            fixed = {matcher.name: matcher.value for matcher in selector.matchers if matcher.op == "="}
+            if selector.name and {"task", "queue"} <= fixed.keys():
+                self.store.expect(selector.name, labels_of(fixed))
 
     def alerts(self) -> list[Alert]:
         """Pending and firing alerts, and those that resolved in the last 15 minutes, with their evidence."""
-        alerts = [alert for group in self.ticker.groups for alert in group.alerts()]
-        known = {alert.fingerprint for alert in alerts}
-        self.evidence = {mark: evidence for mark, evidence in self.evidence.items() if mark in known}
-        blind = {place_of(rule) for group in self.ticker.groups for rule in group.rules if self._is_blind_now(rule)}
-        for alert in alerts:
-            alert.evidence = self.evidence.get(alert.fingerprint)
-            # While nothing is evaluated, because nothing comes, nobody else says so.
-            alert.blind |= alert.state != "resolved" and alert.rule in blind
-        return alerts
+        return [alert for group in self.ticker.groups for alert in group.alerts()]
 
     def advance(self, until: Target, clock: float | None = None) -> Iterator[list[Alert]]:
-        """Walk to an instant; one item per stop, the alerts that changed there. They are on their way to the groups.
+        """Walk to an instant, in short steps; each gives alerts that changed, which are on their way to the groups.
 
         `clock` is the wall's time; without one now is always the instant that is evaluated, and nothing is the past.
         """
-        self._read_until = None if until.is_live else self._read_by_those_down(clock)
+        self._until, self._now = until, until.at if clock is None else clock
         for changed in self.ticker.walk(until):
             now = self._now = self.store.frontier if clock is None else clock
             is_past = now - self.store.frontier > PAST_SECONDS
             if self._was_past and not is_past:
                 self.grouping.go_live(now)
             self._was_past = is_past
-            for alert in changed:
-                self._told(alert, now, is_live=not is_past)
-            self._failed()
-            yield changed
-
-    def watch(self, now: float) -> Iterator[list[Alert]]:
-        """Evaluate the rules that read no events, up to now; as `advance`."""
-        self._now = now
-        for changed in self.ticker.watch(now):
-            for alert in changed:
-                self._told(alert, now, is_live=True)
-            self._failed()
-            yield changed
+            for start in range(0, len(changed) or 1, TOLD_AT_ONCE):
+                part = changed[start : start + TOLD_AT_ONCE]
+                for alert in part:
+                    self._told(alert, now, is_live=not is_past)
+                yield part
 
     def notifications(self, now: float) -> list[Notification]:
         """What is ripe to be said."""
         return self.grouping.due(now)
 
-    def _failed(self) -> None:
-        for group, failure in self.ticker.failures:
-            self.telemetry.rule_failed(group.name, failure.rule.name, failure.message)
-        self.ticker.failures.clear()
-
     def _told(self, alert: Alert, now: float, *, is_live: bool) -> None:
-        witness = self._witnesses.get(alert.rule, Witness((), 300.0, pages=False))
         if alert.state == "pending":
             return
-        rows = matching_rows(self.rows, dict(alert.labels))
-        since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
-        alert.evidence = self.evidence[alert.fingerprint] = self.stitcher.evidence(rows, witness.facts, since)
-        if self.ticker.at in {alert.fired_at, alert.resolved_at}:
+        witness = self._witnesses[alert.rule]
+        if self.store.frontier in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
+            since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
+            rows = matching_rows(self.rows, dict(alert.labels))
+            alert.evidence = self.stitcher.evidence(rows, witness.facts, since)
+            witness.rule.show(alert.labels, alert.evidence)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 
-    def _read_by_those_down(self, clock: float | None) -> dict[str, float]:
-        now = self._now if clock is None else clock
-        limits = {axis.name: axis.complete_until(now, self.grace) for axis in self.axes if not axis.is_up}
-        return {name: -math.inf if limit is None else limit for name, limit in limits.items()}
-
     def _is_blind(self, rule: Rule) -> bool:
-        """Whether a source that the rule reads is down, or too far behind to be believed.
-
-        Along a backlog: whether one is down that was not read past the instant.
-        """
-        if self._read_until is None:
-            return self._is_blind_now(rule)
-        at = self.store.frontier
-        silent = [name for name, until in self._read_until.items() if until < at]
-        return any(_reads(selector, name) for name in silent for selector in rule.inputs)
-
-    def _is_blind_now(self, rule: Rule) -> bool:
+        """Whether a source that the rule reads cannot be believed at the instant that is evaluated."""
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
-        silent = [axis for axis in self.axes if not axis.is_up or axis.lag_seconds(self._now) > patience]
+        silent = [axis for axis in self.axes if not self._is_seen(axis, patience)]
         return any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
 
-
-def place_of(rule: Rule) -> str:
-    """The rule's place as its alerts carry it."""
-    return f"{rule.spec.place.file}:{rule.spec.place.line}"
+    def _is_seen(self, axis: Axis, patience: float) -> bool:
+        """Live, a source must be up and not lag; along a backlog, it must have been read past the instant."""
+        if self._until.is_live:
+            return axis.is_up and axis.lag_seconds(self._now) <= patience
+        return axis.is_up or axis.is_read_past(self.store.frontier)
 
 
 def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
@@ -214,7 +196,7 @@ def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
     wanted = tuple(labels.get(name) for name in ("task", "queue", "source"))
     return [
         row
-        for row in range(len(rows))
+        for row in (range(len(rows)) if wanted[0] is None else rows.of_task(wanted[0]))
         if all(value is None or value == name for value, name in zip(wanted, rows.names(row), strict=True))
     ]
 
@@ -226,15 +208,10 @@ def metric_of(name: str | None) -> str | None:
     return next((base for suffix in SUFFIXES if (base := name.removesuffix(suffix)) != name and base in FED_BY), None)
 
 
-def _witness(rule: Rule) -> Witness:
+def _witness(rule: AlertRule) -> Witness:
     names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
     facts = tuple(dict.fromkeys(SHOWN_BY.get(fact, fact) for name in names for fact in FED_BY[name]))
-    return Witness(facts, max(rule.windows, default=0.0), pages=not PAGING_METRICS.isdisjoint(names))
-
-
-def _reads_no_events(rule: Rule) -> bool:
-    """Whether it reads our own numbers alone, or nothing."""
-    return all(selector.name is not None and metric_of(selector.name) is None for selector in rule.inputs)
+    return Witness(rule, facts, max(rule.windows, default=0.0), pages=not PAGING_METRICS.isdisjoint(names))
 
 
 def _reads(selector: Selector, source: str) -> bool:

@@ -27,7 +27,8 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     application: str = ""
     clock: ClockName = "broker"
     decode: Decode = FORMATS["native"]
-    is_finite: bool = False
+    is_pushed: bool = False
+    """Others send to it: there is no past to read."""
     build: Callable[[], Source] | None = None
 
 
@@ -88,13 +89,13 @@ def _file(url: SourceUrl) -> Callable[[], Source]:
     return lambda: FileSource(options)
 
 
-# scheme → how to build it, and whether it ends by itself
+# scheme → how to build it, and whether others send to it
 SOURCES: dict[str, tuple[Callable[[SourceUrl], Callable[[], Source]], bool]] = {
     "kafka": (_kafka, False),
     "redis-stream": (_redis_stream, False),
-    "unix": (_unix, False),
-    "file": (_file, True),
-    "stdin": (_file, True),
+    "unix": (_unix, True),
+    "file": (_file, False),
+    "stdin": (_file, False),
 }
 
 
@@ -102,9 +103,9 @@ def feed(url: SourceUrl) -> Feed:
     """The feed of a configured source. One of scheme `http` sets the options of our own endpoint."""
     clock = url.clock or "broker"
     if url.scheme == PUSHED:
-        return Feed(name=url.name, application=url.application, clock=clock)
-    build, is_finite = SOURCES[url.scheme]
-    return Feed(name=url.name, application=url.application, clock=clock, is_finite=is_finite, build=build(url))
+        return Feed(name=url.name, application=url.application, clock=clock, is_pushed=True)
+    build, is_pushed = SOURCES[url.scheme]
+    return Feed(name=url.name, application=url.application, clock=clock, is_pushed=is_pushed, build=build(url))
 
 
 def shipped() -> Path:

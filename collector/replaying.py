@@ -38,7 +38,7 @@ class Replay:
         limits: Limits | None = None,
         wording: Wording | None = None,
     ) -> None:
-        self.axis = Axis(name=source, application="", clock="event", is_up=True, is_finite=True)
+        self.axis = Axis(name=source, application="", clock="event", is_up=True)
         self.telemetry = Telemetry()
         self.pipeline = Pipeline(limits or Limits(), specs, telemetry=self.telemetry, wording=wording)
         self.pipeline.axes.append(self.axis)
@@ -71,7 +71,9 @@ class Replay:
 
     def _to(self, until: float) -> Iterator[list[Alert]]:
         pipeline = self.pipeline
-        for changed in pipeline.advance(Target(until, is_live=False)):
+        if pipeline.store.frontier == 0.0 and not pipeline.store.pending_instants(until):
+            return  # where the way begins must not depend on how the events are cut into batches
+        for changed in pipeline.advance(Target(until)):
             for alert in changed:
                 if alert.fired_at is not None:
                     self.episodes[alert.fingerprint, alert.active_at] = alert

@@ -1,6 +1,7 @@
 """What systemd is told: ready, alive, stopping. Without systemd nothing is said.
 
-The watchdog ping is earned by the loop's own progress, never by a broker's: an outage there must not restart the monitor.
+The watchdog ping is earned by the loop's own progress, never by a broker's: an outage there must not restart the
+monitor.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 from collector.web.view import View
 
 _PING_SECONDS = 5.0
+_READY_SECONDS = 0.1
 
 
 def notify(message: str) -> None:
@@ -28,11 +30,12 @@ def notify(message: str) -> None:
 
 async def watch(view: View) -> None:
     """READY once every source was tried; WATCHDOG at half the interval that the manager gives, while the loop turns."""
-    while not view.is_ready:
-        await asyncio.sleep(0.1)
-    notify("READY=1")
     wait = int(os.environ.get("WATCHDOG_USEC", "0")) / 2e6 or _PING_SECONDS
+    is_told = False
     while True:
+        if not is_told and view.is_ready:
+            notify("READY=1")
+            is_told = True
         if not view.trouble:
             notify("WATCHDOG=1")
-        await asyncio.sleep(wait)
+        await asyncio.sleep(wait if is_told else min(wait, _READY_SECONDS))

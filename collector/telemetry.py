@@ -1,4 +1,4 @@
-"""What Tasktrail says of itself: one table of metrics, one function per happening, called per batch and never per event.
+"""What Tasktrail says of itself: one table of metrics, one function per happening, called per batch, never per event.
 
 Takes happenings from the shell; gives counters for /metrics, samples for rules, and lines for the log. Decides nothing.
 """
@@ -31,14 +31,25 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
     "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
     "tasktrail_trails": ("gauge", "Trails held, open and finished.", ()),
-    "tasktrail_reload_success": ("gauge", "1 where the last reload of rules was taken, 0 where the old ones were kept.", ()),
+    "tasktrail_reload_success": (
+        "gauge",
+        "1 where the last reload of rules was taken, 0 where the old ones were kept.",
+        (),
+    ),
     "tasktrail_rule_failures": ("counter", "Rule evaluations that failed.", ("group", "rule")),
+    "tasktrail_slots_missed": ("counter", "Evaluations left out because the process had stood still.", ()),
     "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of the loop since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
 }
+
+
+EXPOSED: frozenset[str] = frozenset(
+    name if kind == "gauge" else f"{name}_total" for name, (kind, _, _) in METRICS.items()
+)
+"""The names that `samples` gives and /metrics shows."""
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +74,9 @@ class Telemetry:
         self.gaps: deque[Gap] = deque(maxlen=200)
         self.set("tasktrail_state_durable", (), 0.0)
         self.set("tasktrail_loop_stall_seconds", (), 0.0)
+        self.set("tasktrail_reload_success", (), 1.0)  # a process that runs has loaded its rules
 
-    # the two verbs everything below is made of
+    # What everything below is made of.
 
     def add(self, name: str, labels: tuple[str, ...], amount: float = 1.0) -> None:
         """Raise a counter."""
@@ -79,7 +91,7 @@ class Telemetry:
         """The present value, 0 where nothing was said yet."""
         return self._values[name].get(labels, 0.0)
 
-    # happenings: sources
+    # What happens to sources.
 
     def source_named(self, source: str) -> None:
         """A source exists; until it connects it is down."""
@@ -105,6 +117,10 @@ class Telemetry:
         """The first line about what a source delivers."""
         log.info("source %s: %s", source, f"{events} events seen" if events else "no event yet")
 
+    def lagging(self, source: str, seconds: float) -> None:
+        """How far behind its head a source is being read."""
+        self.set("tasktrail_source_lag_seconds", (source,), seconds)
+
     def gap(self, gap: Gap) -> None:
         """A hole in what a source delivered."""
         self.gaps.append(gap)
@@ -125,13 +141,19 @@ class Telemetry:
         key = (rejected.source, rejected.reason)
         if not self.get("tasktrail_rejected", key):
             log.warning(
-                "source %s: rejected %s@%s as %s: %s; it begins %r (further ones are counted only)",
-                rejected.source, rejected.place, rejected.receipt, rejected.reason, rejected.detail, rejected.first_bytes,
-            )  # fmt: skip
+                "source %s: rejected %s@%s as %s: %s; it begins %r (further ones are counted only)%s",
+                rejected.source,
+                rejected.place,
+                rejected.receipt,
+                rejected.reason,
+                rejected.detail,
+                rejected.first_bytes,
+                rejected.traceback and f"\n{rejected.traceback}",
+            )
         self.add("tasktrail_rejected", key)
         self.rejected.append(rejected)
 
-    # happenings: rules
+    # What happens to rules and alerts.
 
     def rule_failed(self, group: str, rule: str, error: str) -> None:
         """A rule could not be evaluated; it is unhealthy and the others go on."""
@@ -143,15 +165,16 @@ class Telemetry:
         """An alert began to fire or ended."""
         log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
 
-    # happenings: the loop and the process
+    # What happens to the loop and the process.
 
     def stalled(self, seconds: float) -> None:
         """The loop was held for so long in one step."""
         if seconds > self.get("tasktrail_loop_stall_seconds"):
             self.set("tasktrail_loop_stall_seconds", (), seconds)
 
-    def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
-        """What is held, and what left before its time."""
+    def sizes(self, trails: int, evictions: Mapping[str, int], slots_missed: int) -> None:
+        """What is held, what left before its time, and which evaluations were left out."""
+        self._values["tasktrail_slots_missed"][()] = slots_missed
         self.set("tasktrail_trails", (), trails)
         for reason, count in evictions.items():
             self._values["tasktrail_evictions"][(reason,)] = count
@@ -168,7 +191,7 @@ class Telemetry:
         """One line about the process itself: start, stop, what is switched off."""
         log.info(line, *values)
 
-    # happenings: delivery, by the names of `collector.delivery.Report`
+    # What happens in delivery, by the names of `collector.delivery.Report`.
 
     def target_understood(self, target: str, description: str) -> None:
         """A target was understood; its description carries no secret."""
@@ -200,7 +223,7 @@ class Telemetry:
         self.set("tasktrail_target_broken", (target,), 0.0)
         log.info("target %s: takes notifications again", target)
 
-    # what others read
+    # What others read.
 
     def samples(self) -> Iterator[tuple[str, Labels, float]]:
         """Every number under its metric name, as rules see it."""
@@ -212,7 +235,9 @@ class Telemetry:
     def collect(self) -> Iterable[Metric]:
         """For a prometheus-client registry."""
         for name, (kind, text, label_names) in METRICS.items():
-            family: Metric = (GaugeMetricFamily if kind == "gauge" else CounterMetricFamily)(name, text, labels=label_names)
+            family: Metric = (GaugeMetricFamily if kind == "gauge" else CounterMetricFamily)(
+                name, text, labels=label_names
+            )
             for values, number in sorted(self._values[name].items()):
                 family.add_metric(values, number)  # type: ignore[attr-defined]
             yield family

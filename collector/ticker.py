@@ -5,9 +5,6 @@ of rule groups (everything is decided there), instants at which the inputs of a 
 there), and instants at which a trail has something to decide. Live, the way is from the last tick to now; along a
 backlog, in a replay, and with sender's time as the axis it is walked stop by stop, so that the same facts give the same
 alerts whatever way they came.
-
-Rules that read no events, but only our own numbers (is a source up, does it lag), are evaluated apart, at now: it is
-when nothing comes and the frontier stands that they have something to say.
 """
 
 from __future__ import annotations
@@ -17,11 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from collector.alerting.group import Failure, Group, next_slot
-from collector.alerting.lifecycle import AlertRule
+from collector.alerting.group import Group, next_slot
+from collector.alerting.lifecycle import AlertRule, Steps
 from collector.alerting.rule import Rule
 from collector.axis import Axis
 from collector.model.alert import Alert
+from collector.series.sampled import LOOK_BACK
 from collector.series.store import Store
 from collector.trail.stitcher import Stitcher
 
@@ -33,29 +31,36 @@ MOST_MISSED = 1000
 
 
 class Target(msgspec.Struct, frozen=True):
-    """How far the frontier may go, and whether that is the present."""
+    """How far the frontier may go, and what paces the evaluations between slots."""
 
     at: float
-    is_live: bool
+    wall: float | None = None
+    """The wall's time. Between slots a rule is then evaluated at most ten times a second of it, at `at`.
+
+    Without it recorded time is the only time: every 100 ms of it at which an input changed is a stop, so that the same
+    facts give the same alerts whatever way they came.
+    """
+
+    @property
+    def is_live(self) -> bool:
+        """Whether `at` is the present."""
+        return self.wall is not None and self.at >= self.wall
 
 
-def target(axes: Sequence[Axis], now: float, grace: float) -> Target | None:
-    """The instant up to which all sources are complete; None while that is not known of any.
+def target(axes: Sequence[Axis], now: float, grace: float, patience_until: float = -math.inf) -> Target:
+    """The instant up to which all sources are complete.
 
     Sources that were read to their end make the present complete, and then a backlog elsewhere is late facts; only when
-    every source that delivers is behind (or on sender's time) are rules evaluated along the backlog. A source that is
-    down holds nobody back but itself.
+    every source that delivers is behind (or on sender's time) are rules evaluated along the backlog. Until
+    `patience_until` nothing is, while a source has not said where it stands: it may have a backlog.
     """
-    if not all(axis.was_tried for axis in axes):
-        return None  # a source that was not tried may have anything to say
-    limits = [(axis.is_up, limit) for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
-    limits = [pair for pair in limits if pair[0]] or limits
-    if any(limit >= now for _, limit in limits):
-        return Target(instant_of(now), is_live=True)
-    if limits:
-        lowest = min(limit for _, limit in limits)
-        return Target(lowest, is_live=False) if lowest > -math.inf else None
-    return None if any(axis.may_have_a_past for axis in axes) else Target(instant_of(now), is_live=True)
+    if now < patience_until and not all(axis.has_said for axis in axes):
+        return Target(-math.inf, now)
+    limits = [(limit, axis.clock) for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
+    if not limits or any(limit >= now for limit, _ in limits):
+        return Target(instant_of(now), now)
+    is_recorded = any(clock == "event" for _, clock in limits)
+    return Target(min(limit for limit, _ in limits), None if is_recorded else now)
 
 
 FUZZ = 1e-6
@@ -76,23 +81,12 @@ class Watched(msgspec.Struct):
     at: float = -math.inf
 
 
-class _Course:
-    """Rules that are evaluated together, with where their groups stand."""
+class Timetable(msgspec.Struct):
+    """A group, its next slot, and how long after the last change its rules or alerts can still change, seconds."""
 
-    def __init__(self, groups: Sequence[Group], holds: Callable[[Rule], bool]) -> None:
-        self.holds = holds
-        self.groups = [group for group in groups if any(map(holds, group.rules))]
-        self.slots = [-math.inf] * len(self.groups)
-        self.watched = [
-            Watched(group, rule)
-            for group in groups
-            for rule in group.rules
-            if isinstance(rule, AlertRule) and holds(rule)
-        ]
-
-    def next_slot(self) -> float:
-        """The next slot of any of the groups; Unix seconds."""
-        return min(self.slots, default=math.inf)
+    group: Group
+    memory: float
+    slot: float = -math.inf
 
 
 class Ticker:
@@ -104,111 +98,102 @@ class Ticker:
         stitcher: Stitcher,
         expire: Callable[[float], bool],
         is_blind: Callable[[Rule], bool],
-        is_apart: Callable[[Rule], bool] = lambda _: False,
+        failed: Callable[[str, str, str], None],
     ) -> None:
-        """`is_apart`: rules that `watch` evaluates at now; `walk` takes the others along."""
         self._store = store
         self._stitcher = stitcher
         self._expire = expire
         self._is_blind = is_blind
-        self._is_apart = is_apart
+        self._failed = failed
         self._changed_at = -math.inf
-        self.at = -math.inf
-        """The instant of the last evaluation."""
-        self.use([])
+        self._watched: list[Watched] = []
+        self._tables: list[Timetable] = []
+        self.held_until = math.inf
+        """When a rule may be evaluated between slots that was held back, on the clock of `Target.wall`."""
         self.slots_missed = 0
+        """Slots that were skipped because the process stood still for long."""
+
+    @property
+    def groups(self) -> list[Group]:
+        """The rule groups."""
+        return [table.group for table in self._tables]
 
     def use(self, groups: Sequence[Group]) -> None:
-        """Evaluate these groups from now on."""
-        self.groups = list(groups)
-        self.failures: list[tuple[Group, Failure]] = []
-        """What went wrong since somebody cleared this list."""
-        self._walked = _Course(groups, lambda rule: not self._is_apart(rule))
-        self._apart = _Course(groups, self._is_apart)
-        rules = [rule for group in groups for rule in group.rules]
-        for rule in rules:
-            for window in rule.windows:
-                self._store.keep(window)
-        self._memory = max(map(_memory, rules), default=0.0)
+        """Evaluate these groups from now on. Not while a walk is under way."""
+        self._tables = [Timetable(group, max(map(_memory, group.rules), default=0.0)) for group in groups]
+        rules = [(group, rule) for group in groups for rule in group.rules]
+        self._watched = [Watched(group, rule) for group, rule in rules if isinstance(rule, AlertRule)]
+        for _, rule in rules:
+            for selector in rule.selectors:
+                self._store.keep(selector.reach, selector.name)
 
     def next_stop(self) -> float:
         """The next aligned slot, or the next decision of a trail; Unix seconds."""
-        due = self._stitcher.next_due()
-        return min(self._walked.next_slot(), math.inf if due is None else due)
-
-    def next_start(self) -> float:
-        """When the first rule may be evaluated whose inputs have changed since it last was, too short a while ago."""
-        version = self._store.version
-        held = (watched.at for watched in self._walked.watched if watched.version != version)
-        return min(held, default=math.inf) + BETWEEN_SLOTS
-
-    def next_watch(self) -> float:
-        """The next slot of the rules apart; Unix seconds."""
-        return self._apart.next_slot()
-
-    def watch(self, now: float) -> Iterator[list[Alert]]:
-        """Evaluate the rules apart: at the slots that have come, and at now. Of missed slots only the last is visited."""
-        apart = self._apart
-        for number, group in enumerate(apart.groups):
-            apart.slots[number] = max(apart.slots[number], next_slot(now - group.interval, group.interval))
-        while (slot := apart.next_slot()) <= now:
-            yield self._evaluate(apart, slot)
-        yield self._start(apart.watched, instant_of(now))
+        due = self._stitcher.next_decision()
+        return min([math.inf if due is None else due, *(table.slot for table in self._tables)])
 
     def walk(self, until: Target) -> Iterator[list[Alert]]:
-        """Move the frontier to `until`, stop by stop; gives the alerts that changed at each stop."""
-        upcoming = iter([] if until.is_live else self._store.pending_instants(until.at))
-        instant = next(upcoming, math.inf)
-        self._first_slots(min(instant, until.at))
+        """Move the frontier to `until`, stop by stop, in short steps; each gives the alerts that changed in it."""
+        if until.at <= self._store.frontier:
+            return
+        is_recorded = until.wall is None
+        changes = iter(() if until.is_live else self._store.pending_instants(until.at))
+        change = next(changes, math.inf)
+        self._first_slots(min(change, until.at))
         while True:
-            while instant <= self._store.frontier:
-                instant = next(upcoming, math.inf)
-            self._skip(min(instant, until.at), is_live=until.is_live)
-            stop = min(self.next_stop(), instant)
+            while change <= self._store.frontier:
+                change = next(changes, math.inf)
+            self._skip(min(change, until.at), is_live=until.is_live)
+            stop = min(self.next_stop(), change, self.held_until) if is_recorded else self.next_stop()
             if stop > until.at:
                 break
-            yield self._stop_at(max(instant_of(stop), self._store.frontier))
-        if until.is_live and until.at > self._store.frontier:
-            yield self._stop_at(until.at)
+            stop = max(instant_of(stop), self._store.frontier)
+            yield from self._stop_at(stop)
+            if until.wall is None:
+                yield from self._start(stop, stop)
+        if until.wall is not None:
+            if until.at > self._store.frontier:
+                yield from self._stop_at(until.at)
+            yield from self._start(until.at, until.wall)
 
-    def _stop_at(self, stop: float) -> list[Alert]:
+    def _stop_at(self, stop: float) -> Iterator[list[Alert]]:
         while self._expire(stop + 2 * FUZZ):  # what `instant_of` put to this instant is due at it, not a hair later
-            pass
+            yield []
         before = self._store.version
         self._store.advance(stop)
         if self._store.version != before:
             self._changed_at = stop
-        return self._evaluate(self._walked, stop)
+        for table in self._tables:
+            if table.slot <= stop:
+                table.slot = next_slot(stop, table.group.interval)
+                yield from self._taken(table.group, table.group.steps(self._store, stop, blind=self._is_blind))
 
-    def _evaluate(self, course: _Course, at: float) -> list[Alert]:
-        """What is due of a course at an instant."""
-        changed: list[Alert] = []
-        self.at = at
-        for number, group in enumerate(course.groups):
-            if course.slots[number] <= at:
-                changed += group.evaluate(self._store, at, blind=self._is_blind, only=course.holds)
-                course.slots[number] = next_slot(at, group.interval)
-                self._note_failures(group)
-        return changed + self._start(course.watched, at)
-
-    def _start(self, course: Sequence[Watched], at: float) -> list[Alert]:
+    def _start(self, at: float, pace: float) -> Iterator[list[Alert]]:
         """Between slots a rule whose inputs changed may start an alert, and nothing else."""
-        changed: list[Alert] = []
-        self.at = at
         version = self._store.version
-        for watched in course:
-            if version == watched.version or at - watched.at < BETWEEN_SLOTS - 1e-6:
-                continue
-            if self._reads_change(watched.rule, watched.version):
+        self.held_until = math.inf
+        for watched in self._watched:
+            if version == watched.version or not self._reads_change(watched.rule, watched.version):
+                watched.version = version
+            elif pace - watched.at < BETWEEN_SLOTS - 1e-6:
+                self.held_until = min(self.held_until, watched.at + BETWEEN_SLOTS)
+            else:
+                watched.version, watched.at = version, pace
                 is_blind = self._is_blind(watched.rule)
-                changed += watched.group.evaluate_rule(watched.rule, self._store, at, is_blind=is_blind)
-                watched.at = at
-                self._note_failures(watched.group)
-            watched.version = version
-        return changed
+                steps = watched.group.rule_steps(watched.rule, self._store, at, is_blind=is_blind)
+                yield from self._taken(watched.group, steps)
 
-    def _note_failures(self, group: Group) -> None:
-        self.failures += [(group, failure) for failure in group.failures]
+    def _taken(self, group: Group, steps: Steps) -> Iterator[list[Alert]]:
+        """One empty list per short step of an evaluation, then what changed in it."""
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                for failure in group.failures:
+                    self._failed(group.name, failure.rule.name, failure.message)
+                yield end.value
+                return
+            yield []
 
     def _reads_change(self, rule: Rule, since: int) -> bool:
         store = self._store
@@ -219,27 +204,28 @@ class Ticker:
         )
 
     def _first_slots(self, at: float) -> None:
-        slots = self._walked.slots
-        for number, group in enumerate(self._walked.groups):
-            if slots[number] == -math.inf:
-                slots[number] = next_slot(at - group.interval, group.interval)
+        for table in self._tables:
+            if table.slot == -math.inf:
+                table.slot = next_slot(at - table.group.interval, table.group.interval)
 
     def _skip(self, latest: float, *, is_live: bool) -> None:
         """Slots at which nothing can change need no visit.
 
         Along a backlog: all that a rule can remember lies behind. Live: the process was stopped for long.
         """
-        slots = self._walked.slots
-        for number, group in enumerate(self._walked.groups):
-            slot = slots[number]
-            is_quiet = not is_live and slot > self._changed_at + self._memory + group.interval
-            is_late = is_live and latest - slot > MOST_MISSED * group.interval
-            if (is_quiet or is_late) and (later := next_slot(latest - group.interval, group.interval)) > slot:
-                self.slots_missed += round((later - slot) / group.interval) if is_late else 0
-                slots[number] = later
+        for table in self._tables:
+            interval = table.group.interval
+            is_quiet = not is_live and table.slot > self._changed_at + table.memory + interval
+            is_late = is_live and latest - table.slot > MOST_MISSED * interval
+            if (is_quiet or is_late) and (later := next_slot(latest - interval, interval)) > table.slot:
+                self.slots_missed += round((later - table.slot) / interval) if is_late else 0
+                table.slot = later
 
 
 def _memory(rule: Rule) -> float:
     """How long after the last change a rule's result or its alerts can still change, seconds."""
+    if any(one.reads_clock for one in (rule, *rule.recordings)):
+        return math.inf
     spec = rule.spec
-    return max(rule.windows, default=0.0) + spec.hold + spec.keep_firing_for
+    reach = sum(max(one.windows, default=0.0) + LOOK_BACK for one in rule.recordings)
+    return max(rule.windows, default=0.0) + reach + spec.hold + spec.keep_firing_for

@@ -17,12 +17,17 @@ class RuleError(TasktrailError):
 
 
 class Selector(Protocol):
-    """One selector of an expression; `name` is None where the metric's name is matched by a matcher."""
+    """One selector of an expression.
+
+    `name` is None where the metric's name is matched by a matcher; `reach` is how far back it reads, in seconds.
+    """
 
     @property
     def name(self) -> str | None: ...  # noqa: D102
     @property
     def matchers(self) -> tuple[Matcher, ...]: ...  # noqa: D102
+    @property
+    def reach(self) -> float: ...  # noqa: D102
 
 
 class Expression(Protocol):

@@ -66,33 +66,19 @@ class Group:
         """Copies of all alerts of all rules."""
         return [alert for rule in self.rules if isinstance(rule, AlertRule) for alert in rule.alerts()]
 
-    def evaluate(
-        self,
-        querier: Any,
-        at: float,
-        *,
-        blind: Callable[[Rule], bool] = lambda _: False,
-        only: Callable[[Rule], bool] = lambda _: True,
-    ) -> list[Alert]:
-        """All rules (or `only` some) in order at the slot `at` (Unix seconds); copies of the alerts that changed.
+    def evaluate(self, querier: Any, at: float, *, blind: Callable[[Rule], bool] = lambda _: False) -> list[Alert]:
+        """All rules in order at the slot `at` (Unix seconds); copies of the alerts that changed.
 
         An alert counts as changed where its state or blindness is another, and while it fires, where its value or
         annotations are.
         """
-        return finish(self.steps(querier, at, blind=blind, only=only))
+        return finish(self.steps(querier, at, blind=blind))
 
-    def steps(
-        self,
-        querier: Any,
-        at: float,
-        *,
-        blind: Callable[[Rule], bool] = lambda _: False,
-        only: Callable[[Rule], bool] = lambda _: True,
-    ) -> Steps:
+    def steps(self, querier: Any, at: float, *, blind: Callable[[Rule], bool] = lambda _: False) -> Steps:
         """As `evaluate`, in short steps. No other evaluation of this group may come in between."""
         self.failures = []
         changed: list[Alert] = []
-        for rule in filter(only, self.rules):
+        for rule in self.rules:
             changed += yield from self._watched(rule, at, self._slot(rule, querier, at, is_blind=blind(rule)))
             yield
         self.evaluated_at = at
@@ -109,6 +95,30 @@ class Group:
         """As `evaluate_rule`, in short steps. No other evaluation of this group may come in between."""
         self.failures = []
         return (yield from self._watched(rule, None, self._between(rule, querier, at, is_blind=is_blind)))
+
+    # when rule files are read again
+
+    def adopt(self, former: Group) -> None:
+        """Take over what rules of the same name and labels hold, as Prometheus does. Before the first evaluation."""
+        twins: dict[tuple[str, str, Labels], list[Rule]] = {}
+        for twin in former.rules:
+            twins.setdefault(_identity(twin), []).append(twin)
+        for rule in self.rules:
+            if not (same := twins.get(_identity(rule))):
+                continue
+            twin = same.pop(0)
+            if isinstance(rule, AlertRule) and isinstance(twin, AlertRule):
+                rule.adopt(twin)
+            self._written[id(rule)] = former._written.pop(id(twin), set())
+
+    def retire(self, at: float, reason: str) -> list[Alert]:
+        """End what no other group took over: stale markers for its series; copies of the alerts that it resolves."""
+        ended: list[Alert] = []
+        for rule in self.rules:
+            self._write(rule, [], at)
+            if isinstance(rule, AlertRule):
+                ended += rule.retire(at, reason)
+        return ended
 
     # one rule
 
@@ -182,6 +192,10 @@ class Group:
             external_labels=dict(self._surroundings.external_labels),
             query=query,
         )
+
+
+def _identity(rule: Rule) -> tuple[str, str, Labels]:
+    return rule.spec.kind, rule.name, rule.spec.written_labels
 
 
 def finish(steps: Steps) -> list[Alert]:

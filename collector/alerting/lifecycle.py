@@ -8,6 +8,7 @@ Evaluations are generators: ten thousand alerts at once are many short steps, no
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Generator
 from typing import TypeAlias
@@ -20,7 +21,7 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec, RuleSpec
 from collector.alerting.template import expand, is_repeatable
 from collector.gotext.floats import format_float
-from collector.model.alert import Alert
+from collector.model.alert import Alert, Evidence
 from collector.model.labels import Labels, fingerprint, labels_of
 
 Steps: TypeAlias = Generator[None, None, list[Alert]]
@@ -33,7 +34,6 @@ RESOLVED_KEPT_SECONDS = 15 * 60.0
 """How long a resolved alert stays to be seen, as in Prometheus."""
 
 _ABSENCE = re.compile(r"\babsent(?:_over_time)?\s*\(")
-_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`[^`]*`")
 
 
 class _Element(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class AlertRule(Rule):
 
     def __init__(self, spec: RuleSpec, group: GroupSpec) -> None:
         super().__init__(spec, group)
-        self.reads_absence = _ABSENCE.search(_TEXT.sub("", spec.expr.text)) is not None
+        self.reads_absence = self.calls(_ABSENCE)
         """Whether the expression tells that something is not there: blind, it cannot know."""
         self._lives: dict[Labels, _Life] = {}
         self._has_fixed_labels = all(template.plain is not None for _, template in spec.labels)
@@ -116,6 +116,30 @@ class AlertRule(Rule):
                 found.append(("ALERTS", with_state, at, 1.0))
                 found.append(("ALERTS_FOR_STATE", labels, at, float(int(life.alert.active_at))))
         return found
+
+    # What outlives an evaluation
+
+    def show(self, labels: Labels, evidence: Evidence) -> None:
+        """Keep what an alert is about with it, for as long as it is listed."""
+        life = self._lives.get(labels)
+        if life is not None:
+            life.alert.evidence = evidence
+
+    def adopt(self, former: AlertRule) -> None:
+        """Take over the alerts of the rule that this one was before its file was read again."""
+        self._lives, former._lives = former._lives, {}
+        self._last_slot = former._last_slot
+        for life in self._lives.values():
+            life.alert.rule = self.place
+            life.element = _Element((), math.nan)  # so that the next slot makes its texts anew
+
+    def retire(self, at: float, reason: str) -> list[Alert]:
+        """The rule is no more: forget all alerts; copies of those that were firing, resolved."""
+        ended = [copy.copy(life.alert) for life in self._lives.values() if life.alert.state == "firing"]
+        self._lives = {}
+        for alert in ended:
+            alert.state, alert.resolved_at, alert.resolve_reason = "resolved", at, reason
+        return ended
 
     # one evaluation
 
@@ -197,7 +221,7 @@ class AlertRule(Rule):
                 fired_at=None if self.spec.hold else at,
                 blind=is_blind,
                 group=self.group.name,
-                rule=f"{self.spec.place.file}:{self.spec.place.line}",
+                rule=self.place,
             )
             self._lives[labels] = _Life(alert, element)
             begun.append(copy.copy(alert))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from collector.alerting.expression import Selector
 from collector.alerting.rulefile import GroupSpec, RuleSpec
 
 Health: TypeAlias = Literal["unknown", "ok", "err"]
+
+_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`[^`]*`")
+_CLOCK = re.compile(r"\b(?:time|minute|hour|day_of_(?:week|month|year)|days_in_month|month|year)\s*\(")
 
 
 class Rule:
@@ -19,6 +23,8 @@ class Rule:
         self.name = spec.name
         self.selectors: tuple[Selector, ...] = tuple(spec.expr.selectors)
         """What the expression itself reads."""
+        self.reads_clock = self.calls(_CLOCK)
+        """Whether the result changes though nothing happens."""
         self.recordings: tuple[Rule, ...] = ()
         """The recording rules that it reads, each after those that it reads itself; set by `connect`."""
         self.health: Health = "unknown"
@@ -33,6 +39,15 @@ class Rule:
         """Evaluations that gave more than the group's limit."""
         self.complaints: list[str] = []
         """What went wrong in the running evaluation, for the group to hand on."""
+
+    def calls(self, functions: re.Pattern[str]) -> bool:
+        """Whether the expression, without the texts in it, matches a pattern of calls."""
+        return functions.search(_TEXT.sub("", self.spec.expr.text)) is not None
+
+    @property
+    def place(self) -> str:
+        """Where it is written, `file:line`, as its alerts say."""
+        return f"{self.spec.place.file}:{self.spec.place.line}"
 
     @property
     def inputs(self) -> tuple[Selector, ...]:

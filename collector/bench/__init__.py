@@ -1,1 +1,4 @@
-"""What `tasktrail bench` measures. CPU seconds of this process, medians of interleaved repeats, ratios within one run."""
+"""What `tasktrail bench` measures.
+
+CPU seconds of this process, medians of interleaved repeats, ratios within one run.
+"""

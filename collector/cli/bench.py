@@ -6,7 +6,6 @@ Without `--kafka` it measures on messages in memory against decoding alone; with
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import math
 import statistics
@@ -22,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from collector.app import load_rules
 from collector.axis import Axis
 from collector.bench import kafka
-from collector.bench.load import messages
+from collector.bench.load import OPEN, messages
 from collector.formats import FORMATS
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -36,8 +35,10 @@ TRAILS = 100_000
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `bench`."""
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="a broker to measure on; a topic `tasktrail.bench.*` is made there")
-    parser.add_argument("--messages", type=int, default=300_000, metavar="N", help="how many (300000)")
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="a broker to measure on; a topic `tasktrail.bench.*` is made there"
+    )
+    parser.add_argument("--messages", type=int, default=600_000, metavar="N", help="how many (600000)")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of each side, in turn (3)")
 
 
@@ -45,7 +46,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Exit code 0."""
     gc.set_threshold(50_000, 20, 100)
     load = messages(arguments.messages, time.time())
-    print(f"{len(load):,} messages of {sum(map(len, load)) / len(load):.0f} B, 40 tasks x 3 queues, 20,000 trails open")
+    size = sum(map(len, load)) / len(load)
+    print(f"{len(load):,} messages of {size:.0f} B, 40 tasks x 3 queues, {OPEN:,} in work at once")
     if arguments.kafka:
         uvloop.run(_on_kafka(arguments.kafka, load, arguments.repeats))
     else:
@@ -107,7 +109,7 @@ def _whole(load: Sequence[bytes]) -> float:
             source="bench", place="memory", bodies=bodies, receipts=[*range(len(bodies))], received_at=time.time()
         )
         pipeline.ingest.count(axis, FORMATS["native"], batch, math.inf)
-        for _ in pipeline.advance(Target(instant_of(axis.places["memory"].newest), is_live=True)):
+        for _ in pipeline.advance(Target(instant_of(axis.places["memory"].newest), time.time())):
             pass
     return time.process_time() - began
 

@@ -1,6 +1,7 @@
 """`tasktrail demo`: everything in one process, with a simulated fleet; no broker, no configuration, no network.
 
-The shipped rules, with an interval of 1 s and windows a thirtieth as long, so that alerts fire and resolve while you watch.
+The shipped rules, with an interval of 1 s and windows a thirtieth as long, so that alerts fire and resolve while you
+watch.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def main(arguments: argparse.Namespace) -> int:
 
         def started(daemon: Daemon, _port: int) -> None:
             if view is None:
-                console.print(f"the demo listens on http://{address}; the first alerts fire after about 5 s", highlight=False)
+                console.print(
+                    f"the demo listens on http://{address}; the first alerts fire after about 5 s", highlight=False
+                )
             else:
                 drawing.append(loop.create_task(view.draw(daemon)))
 

@@ -1,8 +1,8 @@
 """A simulated fleet of workers for `demo`: five kinds of task, one bad stretch, and an operator who repairs it.
 
 Takes a seed and a start; gives native events as they would have been sent. From second 4 to 9 the payment provider of
-`billing.charge` is down: tries time out and are retried, some end in the dead letters. From second 10 on the dead ones are sent
-again and succeed, so that what fired resolves.
+`billing.charge` is down: tries time out and are retried, some end in the dead letters. From second 10 on
+the dead ones are sent again and succeed, so that what fired resolves.
 """
 
 from __future__ import annotations

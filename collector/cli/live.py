@@ -23,7 +23,7 @@ from collector.promql import Expr, compile_expr
 
 REDRAW = 0.25
 KEPT = 8
-"""Notifications that stay to be read."""
+"""Notifications that stay to be read: a line each, and the newest whole."""
 _STEP = 1.0
 
 # title, expression by task and queue, format
@@ -32,14 +32,18 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("in flight", "sum by (task, queue) (tasks_in_flight)", "{:.0f}"),
     (
         "backlog",
-        "sum by (task, queue) (task_sent_total) - sum by (task, queue) (task_started_total) + "
-        "(sum by (task, queue) (task_retried_total) or 0 * sum by (task, queue) (task_sent_total))",
+        (
+            "sum by (task, queue) (task_sent_total) - sum by (task, queue) (task_started_total)"
+            " + (sum by (task, queue) (task_retried_total) or 0 * sum by (task, queue) (task_sent_total))"
+        ),
         "{:.0f}",
     ),
     (
         "retry ratio",
-        "sum by (task, queue) (increase(task_retried_total[10s]))"
-        " / (sum by (task, queue) (increase(task_started_total[10s])) > 0)",
+        (
+            "sum by (task, queue) (increase(task_retried_total[10s]))"
+            " / (sum by (task, queue) (increase(task_started_total[10s])) > 0)"
+        ),
         "{:.0%}",
     ),
     (
@@ -82,19 +86,9 @@ class LiveView:
     def _picture(self, daemon: Daemon) -> Group:
         read = sum(axis.totals.read for axis in daemon.axes)
         head = Text(f"tasktrail demo   {self._url}   {read:,} events   Ctrl-C ends", "bold")
-        blocks = [_block(notification) for notification in self._newest(daemon)]
-        return Group(head, self._table(daemon), *(blocks or [Text("no alert yet: the bad stretch begins after 4 s", "dim")]))
-
-    def _newest(self, daemon: Daemon) -> list[Notification]:
-        """As many of the newest notifications as there is room for."""
-        room = self._console.height - 4 - len(daemon.pipeline.rows)
-        chosen: list[Notification] = []
-        for notification in reversed(self._said):
-            room -= len(notification.text.splitlines()) + 3
-            if room < 0 and chosen:
-                break
-            chosen.append(notification)
-        return chosen
+        if not self._said:
+            return Group(head, self._table(daemon), Text("no alert yet: the bad stretch begins after 4 s", "dim"))
+        return Group(head, self._table(daemon), *map(_line, self._said), _block(self._said[-1]))
 
     def _table(self, daemon: Daemon) -> Table:
         store = daemon.pipeline.store
@@ -116,6 +110,10 @@ def _by_labels(expr: Expr, daemon: Daemon, at: float) -> dict[Labels, float]:
 
 def _cell(value: float, form: str) -> str:
     return "" if math.isnan(value) else form.format(value)
+
+
+def _line(notification: Notification) -> Text:
+    return Text(f"{clock(notification.at)}  {notification.title}", STYLES[notification.status])
 
 
 def _block(notification: Notification) -> Panel:

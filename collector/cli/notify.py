@@ -41,7 +41,7 @@ async def _send(configs: list[channels.ChannelConfig]) -> int:
                     await channel.send(notification)
             except (ChannelError, TimeoutError) as error:
                 failures += 1
-                print(f"  {kind}: not taken, {error or 'no answer'}")
+                print(f"  {kind}: not taken, {str(error) or 'no answer'}")
             else:
                 print(f"  {kind}: taken")
             await asyncio.sleep(channel.spacing_seconds)

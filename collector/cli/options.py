@@ -19,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tasks", metavar="FILE", help="what each class of task promises")
     parser.add_argument("--routes", metavar="FILE", help="routes and receivers, in Alertmanager's format")
-    parser.add_argument("--notify", action="append", default=[], metavar="URL", help="send alerts here; may be repeated")
+    parser.add_argument(
+        "--notify", action="append", default=[], metavar="URL", help="send alerts here; may be repeated"
+    )
     parser.add_argument("--state", metavar="DIR|none", help="what must outlive a restart")
     parser.add_argument("--listen", metavar="ADDR", help="host:port of the listener (127.0.0.1:9810)")
     parser.add_argument("--external-url", metavar="URL", help="what links in messages are built on")

@@ -27,7 +27,9 @@ from collector.sources.file import FileOptions, FileSource
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `replay`."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="captures or NDJSON of events; .gz and .zst too; - is stdin")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="captures or NDJSON of events; .gz and .zst too; - is stdin"
+    )
     parser.add_argument("--rules", action="append", default=[], metavar="PATH|shipped", help="rule files")
     parser.add_argument("--task", metavar="ID", help="the timeline of one task")
     parser.add_argument("--trace", metavar="ID", help="all trails of one trace")

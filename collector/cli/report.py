@@ -61,7 +61,9 @@ def _counters(tasks: dict[str, dict[str, int]]) -> list[str]:
 def _episodes(episodes: list[dict[str, Any]]) -> Table:
     table = Table("alert", "about", "active", "fired", "resolved", title="alerts", title_justify="left")
     for one in episodes:
-        about = " ".join(f"{name}={value}" for name, value in one["labels"].items() if name in {"task", "queue", "source"})
+        about = " ".join(
+            f"{name}={value}" for name, value in one["labels"].items() if name in {"task", "queue", "source"}
+        )
         times = (clock(one[name]) for name in ("active_at", "fired_at", "resolved_at"))
         table.add_row(one["alertname"], about, *times, style=STYLES[one["state"]])
     return table

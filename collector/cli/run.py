@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
+from typing import Any
 
 import msgspec
 import uvloop
@@ -14,12 +16,28 @@ import uvloop
 from collector import app
 from collector.cli import options
 from collector.daemon import Daemon
-from collector.settings import Log
+from collector.model.errors import TasktrailError
+from collector.model.secret import mask
+from collector.settings import Log, Settings
 
 configure = options.configure
 
+BUG = 70
+"""The exit code where our own code failed (EX_SOFTWARE)."""
 
-class JsonLines(logging.Formatter):
+
+class TextLines(logging.Formatter):
+    """Time, level and message; a traceback without what looks like a secret."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  the library's name
+        """The traceback, masked: the message of an error may quote what it failed on."""
+        return mask(super().formatException(ei))
+
+
+class JsonLines(TextLines):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,8 +51,7 @@ class JsonLines(logging.Formatter):
 def log_to_stderr(log: Log) -> None:
     """Send what we say of ourselves to stderr; libraries only where they warn."""
     handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(JsonLines() if log.format == "json" else text)
+    handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tasktrail").setLevel(log.level.upper())
     # aiokafka logs every failed connection of its own retries; what matters reaches us as SourceError
@@ -42,22 +59,33 @@ def log_to_stderr(log: Log) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run until SIGTERM or SIGINT; a second one ends at once. Exit code 0 after a clean stop."""
+    """Run until SIGTERM or SIGINT; a second one ends at once. 0 after a clean stop, 70 where a bug ended it."""
     settings = options.settings(arguments)
     log_to_stderr(settings.log)
+    return uvloop.run(_supervised(settings))
 
-    async def supervised() -> int:
-        stop, hurry = asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
 
-        def signalled() -> None:
-            (hurry if stop.is_set() else stop).set()
+async def _supervised(settings: Settings) -> int:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        def started(daemon: Daemon, _port: int) -> None:
-            loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+    def signalled() -> None:
+        (hurry if stop.is_set() else stop).set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, signalled)
-        return await app.run(settings, stop, hurry=hurry, parts=app.Parts(started=started))
+    def started(daemon: Daemon, _port: int) -> None:
+        loop.add_signal_handler(signal.SIGHUP, daemon.reload)
 
-    return uvloop.run(supervised())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    try:
+        code = await app.run(settings, stop, hurry=hurry, parts=app.Parts(started=started))
+    except TasktrailError:
+        raise
+    except Exception:  # the one place where a bug is met: said in the log's form, and the process ends
+        logging.getLogger("tasktrail").critical("a bug of tasktrail ended it", exc_info=True)
+        code = BUG
+    if len(asyncio.all_tasks()) > 1:
+        # What would not end was told to twice; the loop would wait for it for ever.
+        logging.shutdown()
+        os._exit(code)
+    return code

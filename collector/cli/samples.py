@@ -16,7 +16,13 @@ from collector.routing.message import Wording
 def alert(now: float) -> Alert:
     """A firing alert with evidence; says that it is a test."""
     labels = labels_of(
-        {"alertname": "TasktrailTest", "severity": "info", "owner": "whoever runs this test", "task": "sample.task", "queue": "sample"}
+        {
+            "alertname": "TasktrailTest",
+            "severity": "info",
+            "owner": "whoever runs this test",
+            "task": "sample.task",
+            "queue": "sample",
+        }
     )
     return Alert(
         labels=labels,

@@ -1,7 +1,8 @@
-"""Captures: one JSON object a line, what a tap received and when (product.md section 7). Written by `record`, read by `replay`.
+"""Captures: one JSON object a line, what a tap received and when (product.md section 7).
 
 Takes lines and gives the records that were in them, or takes records and gives lines. A file of plain native events
-is told apart by its first line: a capture line has `t` and `source`, an event has `kind`.
+is told apart by its first line: a capture line has `t` and `source`, an event has `kind`. Written by `record`, read by
+`replay`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from collector.model.event import EARLIEST
 from collector.model.record import Batch
 
 
@@ -33,6 +35,8 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
     headers: Any = None
     body: Any = None
     body_b64: str | None = None
+    kind: Any = None
+    """Never in a capture: what tells an event that has a `t` and a `source` of its own."""
 
 
 _decode = msgspec.json.Decoder(Line).decode
@@ -40,15 +44,16 @@ _encode = msgspec.json.Encoder().encode
 
 BODY_FIELDS = ("data", "event", "payload", "body")
 """Where a stream entry may hold its event as one JSON or msgpack body (product.md section 3)."""
+OPENINGS = '{["'
+"""What such a body begins with; msgpack is not text, so it is in `body_b64`."""
 
 
 def is_capture(first_line: bytes) -> bool:
     """Whether a file that begins with this line is a capture."""
     try:
-        _decode(first_line)
+        return _decode(first_line).kind is None
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return True
 
 
 def unpack(batch: Batch) -> Batch:
@@ -64,7 +69,7 @@ def unpack(batch: Batch) -> Batch:
         try:
             line = _decode(body)
             content, entry = _content(line)
-            last = line.t if line.timestamp is None else line.timestamp / 1000
+            last = _time(line)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             content, entry = body, None
         bodies.append(content)
@@ -75,20 +80,30 @@ def unpack(batch: Batch) -> Batch:
     )
 
 
+def _time(line: Line) -> float:
+    """The broker's time where the place has one, else when it was received; Unix seconds."""
+    if line.timestamp is not None:
+        return line.timestamp / 1000
+    millis = line.id.partition("-")[0] if line.id else ""
+    return int(millis) / 1000 if millis.isascii() and millis.isdigit() and int(millis) >= EARLIEST * 1000 else line.t
+
+
 def _content(line: Line) -> tuple[bytes, Mapping[str, str] | None]:
+    entry = line.fields
     if line.body_b64 is not None:
         try:
-            return base64.b64decode(line.body_b64, validate=True), _headers(line)
+            return base64.b64decode(line.body_b64, validate=True), entry or _headers(line)
         except binascii.Error as error:
             raise ValueError(str(error)) from error
     if line.body is not None:
-        return line.body.encode() if isinstance(line.body, str) else _encode(line.body), _headers(line)
-    entry = line.fields
+        return line.body.encode() if isinstance(line.body, str) else _encode(line.body), entry or _headers(line)
     if entry is None:
         return b"", _headers(line)
-    for name in BODY_FIELDS if len(entry) > 1 else entry:
-        if name in entry:
-            return entry[name].encode(), None
+    if len(entry) == 1:
+        return next(iter(entry.values())).encode(), None
+    for name, text in entry.items():
+        if name in BODY_FIELDS and text and text[0] in OPENINGS:
+            return text.encode(), {other: value for other, value in entry.items() if other != name}
     return b"", entry
 
 
@@ -99,7 +114,7 @@ def _headers(line: Line) -> Mapping[str, str] | None:
 
 
 def lines(batch: Batch, tap: str) -> list[bytes]:
-    """A batch as capture lines. `tap` is how it was received: `kafka`, `redis-stream`, or `native` for pushes and files."""
+    """A batch as capture lines. `tap`: how it was received, `kafka`, `redis-stream`, or `native` (pushes and files)."""
     return [_encode(_line(batch, tap, index)) + b"\n" for index in range(len(batch.bodies))]
 
 
@@ -113,14 +128,18 @@ def _line(batch: Batch, tap: str, index: int) -> Line:
         line.headers = None if fields is None else list(fields.items())
     elif tap == "redis-stream":
         line.stream, line.id = batch.place, str(batch.receipts[index])
-        if fields is not None:
-            line.fields = dict(fields)
-            return line
+        line.fields = None if fields is None else dict(fields)
     else:
         line.channel = batch.place
         line.headers = None if fields is None else dict(fields)
     try:
-        line.body = body.decode()
+        text = body.decode()
     except UnicodeDecodeError:
         line.body_b64 = base64.b64encode(body).decode()
+        return line
+    if tap != "redis-stream":
+        line.body = text
+    elif body or not fields:  # an entry is all fields; what the one with the event was called was not handed over
+        others = line.fields or {}
+        line.fields = {next(name for name in BODY_FIELDS if name not in others): text, **others}
     return line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -25,7 +25,7 @@ class Batch(msgspec.Struct, gc=False, kw_only=True):
     place: str
     """Partition `topic/3`, stream, path or peer: what has a position of its own."""
     bodies: list[bytes]
-    receipts: list[Receipt]
+    receipts: Sequence[Receipt]
     received_at: float
     """Wall clock when the batch came, Unix seconds."""
     times: list[float] | None = None
@@ -46,6 +46,14 @@ class Outcome(msgspec.Struct, gc=False):
     duplicate: int = 0
     malformed: int = 0
     ignored: int = 0
+
+    def add(self, other: Outcome) -> None:
+        """Take another batch's numbers in."""
+        self.read += other.read
+        self.accepted += other.accepted
+        self.duplicate += other.duplicate
+        self.malformed += other.malformed
+        self.ignored += other.ignored
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,9 @@ from collector.series.window import SECOND, Array, Bank
 _UNUSED = 3600 * SECOND  # a running window that nobody asked for this long is dropped; asking again builds it anew
 
 
+_ALL = 1 << 62  # later than any slot
+
+
 class Running:
     """The counts of one window width that ends at the frontier."""
 
@@ -106,16 +109,18 @@ class Histograms:
         """Counts of (start, end], of at least these columns."""
         frontier = self.counts.frontier
         begin = self.slots.floor(start, frontier)
+        # Up to the frontier is all that is there: the slot under way ends beyond it.
+        until = _ALL if end >= frontier else self.slots.floor(end, frontier)
         if end >= frontier and end - start in self._kept:
             running = self._running.get(end - start)
             if running is None:
-                running = Running(self._built(None, begin, end), begin, frontier)
+                running = Running(self._built(None, begin, until), begin, frontier)
                 self._running[end - start] = running
             elif running.start != begin:
                 self._move(running, begin)
             running.used_at = frontier
             return running.pages
-        return self._built(columns, begin, self.slots.floor(end, frontier))
+        return self._built(columns, begin, until)
 
     def _built(self, columns: Array | None, start: int, end: int) -> Pages:
         pages = Pages(max(self.counts.size, 1))

@@ -5,9 +5,12 @@ To add a metric that trails feed, add a row.
 
 from __future__ import annotations
 
+import numpy as np
+
 from collector.series.catalogue import Metric
 from collector.series.store import Store
-from collector.trail.transitions import Transitions
+from collector.series.window import Array
+from collector.trail.transitions import PAIRED, STRIDE, Transitions
 
 
 def _counter(fact: str, text: str, *, by_error: bool = False) -> Metric:
@@ -47,11 +50,27 @@ METRICS: tuple[Metric, ...] = (
 )
 
 
-def observe(out: Transitions, store: Store) -> None:
-    """Feed the series what a batch did. Facts at or before the frontier count at once, later ones when it has come."""
+# By fact: what to add to a code to have the first fact it stands for, and for the paired ones the second.
+_FIRST, _SECOND = (
+    np.array([PAIRED[fact][side] - fact if fact in PAIRED else 0 for fact in range(STRIDE)]) for side in (0, 1)
+)
+
+
+def observe(out: Transitions, store: Store) -> tuple[Array, Array] | None:
+    """Feed the series what a batch did. Facts at or before the frontier count at once, later ones when it has come.
+
+    Gives `measures` and `seconds` as arrays, where there are any: whoever else looks at them need not make them again.
+    """
     if out.codes:
-        store.count(out.codes, out.ats)
+        codes, ats = np.array(out.codes, np.int64), np.array(out.ats)
+        facts = codes % STRIDE
+        is_pair = _SECOND.take(facts) != 0
+        second = (codes + _SECOND.take(facts))[is_pair]
+        store.count(np.concatenate((codes + _FIRST.take(facts), second)), np.concatenate((ats, ats[is_pair])))
     if out.errors:
         store.count_errors(out.errors)
-    if out.measures:
-        store.measure(out.measures, out.seconds, out.measured_ats)
+    if not out.measures:
+        return None
+    measures, seconds = np.array(out.measures, np.int64), np.array(out.seconds)
+    store.measure(measures, seconds, np.array(out.measured_ats))
+    return measures, seconds

@@ -84,10 +84,9 @@ class Store:
 
     # What comes in
 
-    def count(self, codes: Sequence[int], ats: Sequence[float]) -> None:
+    def count(self, codes: Array, ats: Array) -> None:
         """Count facts; parallel, not empty, in any order."""
-        columns = self.catalogue.columns(np.array(codes, np.int64), self.version)
-        self._count(ticks_from(np.array(ats)), columns)
+        self._count(ticks_from(ats), self.catalogue.columns(codes, self.version))
 
     def count_errors(self, errors: Sequence[tuple[int, int, float]]) -> None:
         """Count facts (code, error id, at) of families by error; not empty."""
@@ -99,12 +98,11 @@ class Store:
         if late is not None:
             self.catalogue.counts.add_late(self.version, *late)
 
-    def measure(self, codes: Sequence[int], seconds: Sequence[float], ats: Sequence[float]) -> None:
+    def measure(self, codes: Array, seconds: Array, ats: Array) -> None:
         """Observe durations; parallel, not empty, in any order."""
-        columns = self.catalogue.measured(np.array(codes, np.int64), self.version)
-        values = np.array(seconds)
-        keys = ((columns << KEY_BITS) | bins_of(values)).astype(np.uint32)
-        late = self._wait(self.observations, ticks_from(np.array(ats)), keys, ticks_from(values))
+        columns = self.catalogue.measured(codes, self.version)
+        keys = ((columns << KEY_BITS) | bins_of(seconds)).astype(np.uint32)
+        late = self._wait(self.observations, ticks_from(ats), keys, ticks_from(seconds))
         if late is not None:
             self.catalogue.histograms.add_late(self.version, *late)
 

@@ -33,7 +33,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     path: str
-    chunk: int = 500
+    chunk: int = 1000
     """Records per batch, at most."""
     line_limit: int = LINE_LIMIT
     """Bytes; a longer line is handed over as a marker that no decoder accepts."""

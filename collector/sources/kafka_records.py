@@ -275,7 +275,11 @@ async def knock(consumer: AIOKafkaConsumer) -> Exception | None:
     return errors[0] if errors else None
 
 
-def drop_connections(consumer: AIOKafkaConsumer) -> None:
-    """Close the sockets of a consumer that did not stop in time."""
-    for connection in list(consumer._client._conns.values()):
+def abandon(consumer: AIOKafkaConsumer) -> None:
+    """End the tasks and close the sockets of a consumer that did not stop by itself."""
+    client = consumer._client
+    for task in [*getattr(consumer._fetcher, "_pending_tasks", ()), client._sync_task]:
+        if task is not None:
+            task.cancel()
+    for connection in list(client._conns.values()):
         connection.close()

@@ -40,7 +40,7 @@ class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How far back reading starts where there is no position, seconds; None: from the oldest entry."""
     count: int = 1000
     """Entries per stream and question, at most."""
-    chunk: int = 500
+    chunk: int = 1000
     """Records per batch, at most."""
 
 
@@ -102,9 +102,7 @@ class _Tail:
 
     async def follow(self) -> None:
         for name in self._options.streams:
-            stream = self._streams[name.encode()] = await self._placed(name)
-            # The intake knows all places before anything is read: an unread one holds back what rests on all of them.
-            await self._intake.take(msgspec.structs.replace(self._batch(stream, (), is_head=False), position=None))
+            self._streams[name.encode()] = await self._placed(name)
         await self._look(self._streams.values())
         while True:
             entries = await self._read()

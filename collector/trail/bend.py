@@ -5,7 +5,7 @@ Pure moves on one trail; nothing is counted here.
 
 from __future__ import annotations
 
-from collector.model.event import Event, Time, trace_context, unix_seconds
+from collector.model.event import Event
 from collector.model.secret import mask
 from collector.trail.lifecycle import IS_FINAL, RETRIED, SENT, STARTED
 from collector.trail.rows import Texts
@@ -27,36 +27,29 @@ from collector.trail.trail import (
 )
 
 _MESSAGE = 300
-_MESSAGE_READ = 2_000
-"""Masked before it is cut, so that no half of a secret is left; beyond this nobody looks."""
-ID_LENGTH = 256
-"""Longest trace, parent or idempotency id that is kept: nobody's is longer, and a trail stays small."""
+"""Masked before it is cut, so that no half of a secret is left."""
 _ANCHORS = (SENT,)
 
 
 def fill(trail: Trail, event: Event, texts: Texts) -> None:
     """Take from an event what the trail does not know yet of caller, trace, parents and key."""
-    if not trail.trace_id:
-        trace_id = event.trace_id
-        if not trace_id and event.traceparent:
-            context = trace_context(event.traceparent)
-            trace_id = context[0] if context else None
-        if trace_id:
-            trail.trace_id = trace_id[:ID_LENGTH]
-    parent_id, root_id, caller, key = event.parent_id, event.root_id, event.caller, event.idempotency_key
+    trace_id, parent_id, root_id = event.trace_id, event.parent_id, event.root_id
+    caller, key = event.caller, event.idempotency_key
+    if trace_id and not trail.trace_id:
+        trail.trace_id = trace_id
     if parent_id and not trail.parent_id:
-        trail.parent_id = parent_id[:ID_LENGTH]
+        trail.parent_id = parent_id
     if root_id and not trail.root_id:
-        trail.root_id = root_id[:ID_LENGTH]
+        trail.root_id = root_id
     if caller and not trail.caller:
-        trail.caller = texts.intern(caller[:ID_LENGTH])
+        trail.caller = texts.intern(caller)
     if key and not trail.key:
-        trail.key = key[:ID_LENGTH]
+        trail.key = key
 
 
 def tell(trail: Trail, message: str) -> None:
     """Keep the newest failure's message, masked and cut."""
-    trail.message = mask(message[:_MESSAGE_READ])[:_MESSAGE]
+    trail.message = mask(message)[:_MESSAGE]
 
 
 def slot_of(trail: Trail, kind: int) -> tuple[float, float]:
@@ -79,7 +72,9 @@ def is_repeat(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
         was = slot_of(trail, kind)[0]
         is_named = bool(marks & bit << NAMED_SHIFT)
         is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
-        if time != was or (event.worker and not (is_named and event.worker == trail.worker)):
+        # A repeat that names no worker and no attempt may turn out to be about another worker's attempt.
+        is_known = is_named and event.worker == trail.worker if event.worker else is_explicit or not is_named
+        if time != was or not is_known:
             return False
         if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
             return False
@@ -91,14 +86,14 @@ def repeats(facts: list[Fact] | None, kind: int, event: Event, time: float, sour
     """Whether these facts hold the event's very fact, with its sender's time, from the same channel."""
     if not facts or not time:
         return False
-    attempt, worker = event.attempt or 0, event.worker
+    attempt, worker = event.attempt or 0, event.worker or ""
     for fact in facts:
         if (
             fact.kind == kind
             and fact.time == time
             and fact.source == source
             and attempt == fact.attempt
-            and (not worker or worker == fact.worker)
+            and (worker == fact.worker or (attempt and not worker))
         ):
             return True
     return False
@@ -161,13 +156,3 @@ def cut(trail: Trail, lives: list[Life], keep: int, settled: float) -> int:
     trail.gone = counts_of(over, trail.gone)
     trail.facts = [fact for fact in facts if id(fact) not in gone]
     return len(over)
-
-
-def seconds_of(value: Time) -> float:
-    """A sender's time as Unix seconds; 0.0 where it names none that makes sense (formats refuse those)."""
-    if value is None:
-        return 0.0
-    try:
-        return float(unix_seconds(value))
-    except ValueError:
-        return 0.0

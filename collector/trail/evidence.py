@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
+from heapq import heappush, heappushpop
 
-from collector.trail.transitions import FACT_CODE, MEASURES, STRIDE, Transitions
+import numpy as np
+
+from collector.trail.transitions import FACT_CODE, MEASURES, STRIDE, Array, Transitions
 
 NOTABLE = frozenset(
     FACT_CODE[fact]
@@ -43,7 +46,8 @@ class Notes:
         self._rings: dict[int, deque[Note]] = {}
         self._errors: dict[int, deque[tuple[float, Counter[int]]]] = {}
         self._slow: deque[tuple[float, dict[int, list[tuple[float, float, int, str]]]]] = deque(maxlen=_MINUTES)
-        self._floor: dict[int, float] = {}
+        self._floors: Array = np.zeros(0)
+        """By the code of a measure: what is slower may be among the slowest of this minute."""
 
     def note(self, code: int, at: float, home: int, task_id: str, error: int) -> None:
         """Remember a notable fact under its code (row and fact)."""
@@ -63,24 +67,25 @@ class Notes:
             slots.append((start, Counter()))
         slots[-1][1][error] += 1
 
-    def watch(self, out: Transitions, first: int, home: int, at: float) -> None:
-        """Go through the durations a batch added from index `first` on, and keep the slowest of each minute."""
+    def watch(self, out: Transitions, codes: Array, seconds: Array, home: int) -> None:
+        """Keep the slowest of each minute from what a batch measured: `measures` and `seconds` of `out` as arrays."""
+        at = out.measured_ats[-1]
+        highest = int(codes.max())
         if not self._slow or at >= self._slow[-1][0] + _MINUTE:
             self._slow.append((at, {}))
-            self._floor = {}
-        floor = self._floor.get
-        for index, (seconds, measure) in enumerate(zip(out.seconds[first:], out.measures[first:], strict=True), first):
-            if seconds > floor(measure, -1.0):
-                self._keep(out, index, home)
-
-    def _keep(self, out: Transitions, index: int, home: int) -> None:
-        measure = out.measures[index]
-        slowest = self._slow[-1][1].setdefault(measure, [])
-        slowest.append((out.seconds[index], out.measured_ats[index], home, out.witnesses[index]))
-        if len(slowest) > _SLOWEST:
-            slowest.remove(min(slowest))
-        if len(slowest) == _SLOWEST:
-            self._floor[measure] = min(slowest)[0]
+            self._floors = np.full(highest + 1, -1.0)
+        elif highest >= len(self._floors):
+            self._floors = np.append(self._floors, np.full(2 * highest + 2 - len(self._floors), -1.0))
+        kept = self._slow[-1][1]
+        for index in np.flatnonzero(seconds > self._floors.take(codes)).tolist():
+            measure = out.measures[index]
+            one = (out.seconds[index], out.measured_ats[index], home, out.witnesses[index])
+            slowest = kept.setdefault(measure, [])
+            if len(slowest) < _SLOWEST:
+                heappush(slowest, one)
+            else:
+                heappushpop(slowest, one)
+                self._floors[measure] = slowest[0][0]
 
     def recent(self, rows: Iterable[int], facts: Iterable[str], since: float) -> list[Note]:
         """Notes of these rows and facts, newest first, one per task id."""

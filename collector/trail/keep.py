@@ -90,6 +90,11 @@ class Keep:
             self.homes.append(home)
         return home
 
+    def welcome(self, home: Home, fresh: list[Trail], at: float) -> None:
+        """New trails of one batch: look at them again later, and index the traces that they know."""
+        self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
+        home.links.welcome(fresh, at)
+
     def holds(self, trail: Trail) -> bool:
         """Whether this very trail is still open."""
         return self.homes[trail.home].open.get(trail.task_id) is trail
@@ -132,12 +137,13 @@ class Keep:
             self._freeze(trail, at)
         elif trail.born + bounds.open_seconds <= at and not is_over:
             self.evict(trail, "open_age", at, out)
-        elif is_over:
-            self.wheel.arm(trail, trail.end_at + bounds.horizon_seconds)
         else:
             home = self.homes[trail.home]
             if trail.trace_id or trail.parent_id or trail.root_id:
                 home.links.add(trail, at)
+            if is_over:
+                self.wheel.arm(trail, trail.end_at + bounds.horizon_seconds)
+                return
             pause = min(_REVISIT_LONGEST, max(bounds.horizon_seconds, (at - trail.born) / 4))
             self.wheel.arm(trail, min(at + pause, trail.born + bounds.open_seconds))
 
@@ -177,7 +183,10 @@ class Keep:
 
     def forget(self, at: float) -> None:
         """Drop finished trails whose time is over."""
+        due = self.wheel.next_due()
         for home in self.homes:
+            if due is None or due > at:
+                home.links.looked_at(at - self.bounds.horizon_seconds - 1.0)
             before = len(home.finished)
             home.finished.forget(at)
             if before:

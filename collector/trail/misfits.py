@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collector.model.event import Event
-from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, seconds_of, tell
+from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
 from collector.trail.keep import Keep
 from collector.trail.lifecycle import IS_FAILURE
 from collector.trail.rows import Errors, Rows, Texts
@@ -83,7 +83,7 @@ class Misfits:
             0,
             self._errors.intern(event.error) if IS_FAILURE[kind] else 0,
             -1.0 if event.run_seconds is None else event.run_seconds,
-            seconds_of(event.eta),
+            event.eta or 0.0,
             texts.intern(event.task) if event.task else "",
             texts.intern(event.queue) if event.queue else "",
         )

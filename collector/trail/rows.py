@@ -5,14 +5,14 @@ A row is what series are keyed by; the hot loop never touches a label set.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 OVERFLOW = "_other"
 """The name under which everything beyond a cap is counted."""
 PARTIAL = -1
 """In place of a row: the event names a task or a queue, but not both."""
 NAMELESS = -2
 """In place of a row: the event names neither."""
-
-Pair = tuple[str | None, str | None]
 
 
 class Rows:
@@ -29,7 +29,9 @@ class Rows:
         """How often a name was asked for that had no room."""
         self._names: list[tuple[str, str, str]] = []
         self._rows: dict[tuple[str, str, str], int] = {}
-        self._pairs: dict[str, dict[Pair, int]] = {}
+        self._of_task: dict[str, list[int]] = {}
+        self._tables: dict[str, dict[str | None, dict[str | None, int]]] = {}
+        self._looked_up = 0
 
     def __len__(self) -> int:
         return len(self._names)
@@ -44,22 +46,27 @@ class Rows:
                 return self.row(OVERFLOW, OVERFLOW, source)
             row = self._rows[key] = len(self._names)
             self._names.append(key)
+            self._of_task.setdefault(task, []).append(row)
         return row
 
     def names(self, row: int) -> tuple[str, str, str]:
         """Task, queue and source of a row."""
         return self._names[row]
 
-    def pairs(self, source: str) -> dict[Pair, int]:
-        """The look-up table of one source, for the hot loop: (task, queue) as events name them -> row or negative."""
-        return self._pairs.setdefault(source, {})
+    def of_task(self, task: str) -> Sequence[int]:
+        """All rows of a task, over queues and sources."""
+        return self._of_task.get(task, ())
+
+    def tables(self, source: str) -> dict[str | None, dict[str | None, int]]:
+        """The look-up table of one source, for the hot loop: task -> queue, as events name them -> row or negative."""
+        return self._tables.setdefault(source, {})
 
     def lookup(self, task: str | None, queue: str | None, source: str) -> int:
-        """The row of an event's own names, or PARTIAL or NAMELESS; what it finds goes into `pairs`."""
+        """The row of an event's own names, or PARTIAL or NAMELESS; what it finds goes into `tables`."""
         code = self.row(task, queue, source) if task and queue else PARTIAL if task or queue else NAMELESS
-        pairs = self.pairs(source)
-        if len(pairs) < 4 * self.cap:
-            pairs[task, queue] = code
+        if self._looked_up < 4 * self.cap:
+            self._looked_up += 1
+            self.tables(source).setdefault(task, {})[queue] = code
         return code
 
 
@@ -96,13 +103,13 @@ class Texts:
 
     def __init__(self, cap: int = 20_000) -> None:
         self._cap = cap
-        self._texts: dict[str, str] = {}
+        self.known: dict[str, str] = {}
 
     def intern(self, text: str) -> str:
         """The same text, as the shared object where there is room for one."""
-        found = self._texts.get(text)
+        found = self.known.get(text)
         if found is None:
-            if len(self._texts) < self._cap:
-                self._texts[text] = text
+            if len(self.known) < self._cap:
+                self.known[text] = text
             return text
         return found

@@ -162,16 +162,19 @@ class Settler:
                 _migrate(group)
             if kind == SUCCEEDED:
                 continue
+            # A second end counts because its attempt has a second start: that may yet turn out to be another life's.
+            is_further = IS_TRY_END[kind] and any(placed.fact.flags & COUNTED for placed in group.counted)
             for placed in group.counted:
                 fact = placed.fact
                 if fact.flags & COUNTED:
                     continue
                 row, is_late = self._row(trail, fact, decided)
-                is_late |= placed in group.excess
+                is_late |= is_further
                 if row < 0 or (is_late and decided < fact.at + grace):
                     due = min(due, fact.at + grace)
                     continue
                 fact.flags |= COUNTED
+                is_further = IS_TRY_END[kind]
                 self.emit(trail, kind, row, fact.at + grace if is_late else fact.at, fact.error, out)
         return min(due, self._successes(trail, life, decided, out))
 
@@ -253,6 +256,9 @@ class Settler:
         if not fact.flags & COUNTED:
             return
         key = (trail.home, trail.task_id)
+        if not fact.flags & DEAD_UP and trail.dead_row == fact.row:
+            fact.flags |= DEAD_UP  # the same dead letter, told again after its trail was forgotten
+            trail.dead_row = -1
         if not fact.flags & DEAD_UP:
             fact.flags |= DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)

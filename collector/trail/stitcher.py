@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collector.model.alert import Evidence
 from collector.model.event import KIND_CODE, Event
-from collector.trail.bend import ID_LENGTH, fill, seconds_of, tell
+from collector.trail.bend import fill, tell
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Home, Keep
-from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, STARTED, SUCCEEDED
 from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
 from collector.trail.reader import Reader
@@ -41,7 +41,18 @@ from collector.trail.trail import (
     Trail,
     origin,
 )
-from collector.trail.transitions import DUPLICATE_SUCCESS, FLIGHT_DOWN, FLIGHT_UP, RUN, STRIDE, TOTAL, WAIT, Transitions
+from collector.trail.transitions import (
+    DUPLICATE_SUCCESS,
+    FLIGHT_DOWN,
+    RUN,
+    STARTED_UP,
+    STRIDE,
+    SUCCEEDED_DOWN,
+    TOTAL,
+    WAIT,
+    Array,
+    Transitions,
+)
 
 # Compiled for the hot loop. Per kind: the marks with which an event of it does not fit the slots (the kinds beyond have
 # none), those whose facts it must not be later or earlier than, and the bits it sets by what it names.
@@ -98,13 +109,14 @@ class Stitcher:
         home = self._keep.home(f"={application}" if application else source)
         channel = self._channel(source)
         find_trail = home.open.get
-        find_row = self._rows.pairs(source).get
+        rows_of = self._rows.tables(source)
+        workers, intern = self._texts.known, self._texts.intern
         kinds, misfit, ordered = KIND_CODE, MISFIT, ORDERED
         seen, named, explicit, told = SEEN, NAMED, EXPLICIT, TOLD
         count, count_at = out.codes.append, out.ats.append
         measure, measure_seconds = out.measures.append, out.seconds.append
         measure_at, witness = out.measured_ats.append, out.witnesses.append
-        first_measure = len(out.seconds)
+        fresh: list[Trail] = []
         duplicates = ignored = 0
         at = 0.0
         for event, at in zip(events, ats, strict=True):
@@ -113,18 +125,21 @@ class Stitcher:
                 ignored += 1
                 continue
             task_id = event.task_id
-            row = find_row((event.task, event.queue))
-            if row is None:
+            try:
+                row = rows_of[event.task][event.queue]
+            except KeyError:
                 row = self._rows.lookup(event.task, event.queue, source)
             trail = find_trail(task_id)
             if trail is None:
-                trail = self._enter(home, channel, source, event, row, at)
-            elif event.trace_id is not None and not trail.trace_id:
-                self._link(home, trail, event, at)
+                trail = self._enter(home, channel, source, event, row, at, fresh)
+            elif not trail.trace_id and event.trace_id is not None:
+                fill(trail, event, self._texts)
+                fresh.append(trail)  # it is indexed under the trace it now knows
             if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
                 row = trail.row
-            stamp = event.time
-            time = stamp if type(stamp) is float else seconds_of(stamp)
+            time = event.time
+            if time is None:
+                time = 0.0
             marks = trail.marks
             attempt = event.attempt
             worker = event.worker
@@ -135,7 +150,14 @@ class Stitcher:
                 or marks & misfit[kind]
                 or (attempt != trail.attempt and (attempt is not None or trail.attempt != 1))
                 or (worker and worker != known_worker and known_worker)
-                or (marks & ordered[kind] and _is_out_of_order(trail, kind, time or at))
+                or (
+                    marks & ordered[kind]
+                    and (
+                        (time or at) < (trail.started_time or trail.started_at)
+                        if kind > STARTED
+                        else (time or at) > (trail.end_time or trail.end_at)
+                    )
+                )
             ):
                 verdict = self._misfits.take(trail, event, kind, row, channel, time, at, out)
                 if verdict:
@@ -147,7 +169,7 @@ class Stitcher:
             if worker:
                 marks |= named[kind] if attempt is None else told[kind]
                 if not known_worker:
-                    trail.worker = self._texts.intern(worker)
+                    trail.worker = workers.get(worker) or intern(worker)
             else:
                 marks |= seen[kind] if attempt is None else explicit[kind]
             code = row * STRIDE + kind
@@ -155,32 +177,33 @@ class Stitcher:
             if kind == STARTED:
                 trail.started_time = time
                 trail.started_at = at
-                count(code)
                 count_at(at)
                 ready = trail.sent_time
-                ready = max(ready, trail.eta)
+                if trail.eta > ready:
+                    ready = trail.eta
                 if ready and time >= ready:
                     marks |= M_WAITED
+                    sent_at = trail.sent_at
                     measure(row * 3 + WAIT)
                     measure_seconds(time - ready)
-                    measure_at(max(trail.sent_at, at))
+                    measure_at(at if at > sent_at else sent_at)
                     witness(task_id)
                 if not marks & M_END:
                     marks |= M_UP
-                    count(row * STRIDE + FLIGHT_UP)
-                    count_at(at)
+                    count(row * STRIDE + STARTED_UP)
                 else:
                     marks |= M_UP | M_DOWN
                     if trail.end_at > at:
-                        count(row * STRIDE + FLIGHT_UP)
-                        count_at(at)
+                        count(row * STRIDE + STARTED_UP)
                         count(row * STRIDE + FLIGHT_DOWN)
                         count_at(trail.end_at)
+                    else:
+                        count(code)
                     if not marks & M_RAN and time and trail.end_time:
                         marks |= M_RAN
                         measure(row * 3 + RUN)
                         measure_seconds(trail.end_time - time)
-                        measure_at(max(trail.end_at, at))
+                        measure_at(at if at > trail.end_at else trail.end_at)
                         witness(task_id)
             elif kind > STARTED:
                 trail.end_time = time
@@ -189,6 +212,10 @@ class Stitcher:
                     if (trail.key or event.idempotency_key) and not self._is_first_success(trail, event, at):
                         marks |= M_DUPLICATE
                         self._settler.emit(trail, DUPLICATE_SUCCESS, row, at, 0, out)
+                    elif marks & M_UP and not marks & M_DOWN and at >= trail.started_at:
+                        marks |= M_DOWN
+                        count(row * STRIDE + SUCCEEDED_DOWN)
+                        count_at(at)
                     else:
                         count(code)
                         count_at(at)
@@ -208,14 +235,14 @@ class Stitcher:
                 if marks & M_UP and not marks & M_DOWN:
                     marks |= M_DOWN
                     count(row * STRIDE + FLIGHT_DOWN)
-                    count_at(max(trail.started_at, at))
+                    count_at(at if at > trail.started_at else trail.started_at)
                 if kind != RETRIED:
                     sent_time, sent_at = (trail.sent_time, trail.sent_at) if not trail.facts else origin(trail)
                     if sent_time and time >= sent_time:
                         marks |= M_TOTALLED
                         measure(row * 3 + TOTAL)
                         measure_seconds(time - sent_time)
-                        measure_at(max(sent_at, at))
+                        measure_at(at if at > sent_at else sent_at)
                         witness(task_id)
             elif kind == RECEIVED:
                 trail.received_time = time
@@ -228,14 +255,19 @@ class Stitcher:
                 count(code)
                 count_at(at)
                 if event.eta is not None or trail.eta:
-                    trail.eta = seconds_of(event.eta)
+                    trail.eta = event.eta or 0.0
                 if marks & _OTHERS:
-                    marks = self._sent_late(home, trail, event, marks, out)
+                    marks = self._sent_late(trail, event, marks, out)
+                    fresh.append(trail)
             trail.marks = marks
-        if first_measure < len(out.seconds):
-            self._notes.watch(out, first_measure, home.index, at)
+        if fresh:
+            self._keep.welcome(home, fresh, at)
         self._keep.bound(at, out)
         return len(events) - duplicates - ignored, duplicates, ignored
+
+    def watch(self, source: str, application: str, out: Transitions, codes: Array, seconds: Array) -> None:
+        """Look at what a batch measured (`codes` and `seconds` of `out`, as arrays) for the slowest of late."""
+        self._notes.watch(out, codes, seconds, self._keep.home(f"={application}" if application else source).index)
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
         """Decide and let go what is due by the axis time `at`; True: more is due, call again.
@@ -302,54 +334,46 @@ class Stitcher:
         return channel
 
     def _enter(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
-        self, home: Home, channel: int, source: str, event: Event, row: int, at: float
+        self, home: Home, channel: int, source: str, event: Event, row: int, at: float, fresh: list[Trail]
     ) -> Trail:
-        """The trail of an id that is not open: thawed where it is remembered, else new."""
-        keep = self._keep
+        """The trail of an id that is not open: thawed where it is remembered, else new and among the `fresh` ones."""
         task_id = event.task_id
         if home.finished.size:
-            thawed = keep.thaw(home, task_id, at)
+            thawed = self._keep.thaw(home, task_id, at)
             if thawed is not None:
                 return thawed
-        task, queue = event.task, event.queue
         marks = NEW
         if row >= 0:
             if row < self._rows.cap:
-                self._rows.queues[task] = queue
-        elif task and task not in self._rows.queues:
-            row = self._rows.row(task, "", source)
+                self._rows.queues[event.task] = event.queue
+        elif event.task and event.task not in self._rows.queues:
+            row = self._rows.row(event.task, "", source)
         else:
             row, marks = -1, M_IRREGULAR
-        caller, trace_id, parent_id = event.caller, event.trace_id, event.parent_id
-        trail = Trail(
-            task_id,
-            home.index,
-            channel,
-            row,
-            at,
-            event.attempt or 1,
+        caller = event.caller
+        if caller is not None:
+            caller = self._texts.intern(caller)
+        trail = home.open[task_id] = Trail(
             marks,
+            row,
+            event.attempt or 1,
             "",
-            self._texts.intern(caller[:ID_LENGTH]) if caller else "",
-            trace_id[:ID_LENGTH] if trace_id else "",
-            parent_id[:ID_LENGTH] if parent_id else "",
+            event.trace_id or "",
+            task_id=task_id,
+            home=home.index,
+            source=channel,
+            born=at,
+            caller=caller or "",
+            parent_id=event.parent_id or "",
         )
-        if event.idempotency_key is not None or event.root_id is not None or event.traceparent is not None:
+        if event.idempotency_key is not None or event.root_id is not None:
             fill(trail, event, self._texts)
         dead = self._settler.dead
         if dead and (home.index, task_id) in dead:
             trail.dead_row = dead[home.index, task_id]
             trail.marks = M_IRREGULAR
-        home.open[task_id] = trail
-        keep.wheel.arm(trail, at + self._horizon)
-        if trail.trace_id or trail.parent_id or trail.root_id:
-            home.links.add(trail, at)
+        fresh.append(trail)
         return trail
-
-    def _link(self, home: Home, trail: Trail, event: Event, at: float) -> None:
-        """An event names a trace that its trail did not know."""
-        fill(trail, event, self._texts)
-        home.links.add(trail, at)
 
     def _fits(self, trail: Trail, event: Event) -> bool:
         """Whether what an event names of task and queue is what its trail is named."""
@@ -370,14 +394,12 @@ class Stitcher:
         if event.error_message:
             tell(trail, event.error_message)
         if kind == RETRIED:
-            trail.next_eta = seconds_of(event.eta)
+            trail.next_eta = event.eta or 0.0
         self._settler.emit(trail, kind, row, at, trail.error, out)
 
-    def _sent_late(self, home: Home, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
+    def _sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
         """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
         fill(trail, event, self._texts)
-        if trail.trace_id or trail.parent_id or trail.root_id:
-            home.links.add(trail, trail.sent_at)
         ready = max(trail.sent_time, trail.eta)
         if marks & M_STARTED and not marks & M_WAITED and 0.0 < ready <= trail.started_time:
             marks |= M_WAITED
@@ -390,10 +412,3 @@ class Stitcher:
                 at = max(sent_at, trail.end_at)
                 out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
         return marks
-
-
-def _is_out_of_order(trail: Trail, kind: int, when: float) -> bool:
-    """Whether an end lies before its start, or a start or `sent` after the end."""
-    if kind > STARTED:
-        return when < (trail.started_time or trail.started_at)
-    return when > (trail.end_time or trail.end_at)

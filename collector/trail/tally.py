@@ -38,16 +38,14 @@ class Placed:
 
 
 class Group:
-    """The facts of one kind and attempt in one life, those of them that count, and those that count only later."""
+    """The facts of one kind and attempt in one life, and those of them that count."""
 
-    __slots__ = ("counted", "distinct", "excess", "facts")
+    __slots__ = ("counted", "distinct", "facts")
 
     def __init__(self) -> None:
         self.facts: list[Placed] = []
         self.counted: list[Placed] = []
         self.distinct = 0
-        self.excess: list[Placed] = []
-        """Those of `counted` beyond the first, whose right to count rests on facts that may be missing."""
 
 
 class Life:
@@ -119,16 +117,16 @@ def _in_order(facts: Sequence[Fact], grace: float) -> list[Placed]:
 
 
 def _retry_first(order: list[Placed], index: int, life: Life) -> Placed:
-    """With one sender's time for both, a retry of what is running comes before the next start."""
+    """With one sender's time for both, the retry of what is running comes before the next start."""
     placed = order[index]
     last = next((p for p in reversed(life.order) if p.kind == STARTED or IS_TRY_END[p.kind]), None)
     if last is not None and last.kind == STARTED:
-        for other in range(index + 1, len(order)):
-            if order[other].when != placed.when:
-                break
-            if order[other].kind == RETRIED:
-                order.insert(index, order.pop(other))
-                break
+        end = next((n for n in range(index, len(order)) if order[n].when != placed.when), len(order))
+        retries = [p for p in order[index:end] if p.kind == RETRIED]
+        first = next((p for p in retries if p.fact.worker), retries[0] if retries else None)
+        if first is not None:
+            moved = [p for p in retries if is_same(p.fact.worker, first.fact.worker)]
+            order[index:end] = [*moved, *(p for p in order[index:end] if p not in moved)]
     return order[index]
 
 
@@ -197,8 +195,6 @@ def _count(life: Life) -> None:
         if IS_TRY_END[kind] and group.distinct > 1:
             channels = [_capped(each, _starts(life, attempt)) for each in channels]
         group.counted = channels[0] if len(channels) == 1 else max(channels, key=len)
-        if IS_TRY_END[kind] and len(group.counted) > 1 and not all(p.fact.attempt for p in life.order):
-            group.excess = group.counted[1:]
 
 
 def _starts(life: Life, attempt: int) -> list[Placed]:

@@ -5,6 +5,7 @@ An index in generations beside the trails: an id that is looked at again (long o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -37,14 +38,29 @@ class Links:
         self._span = seconds / (_GENERATIONS - 1)
         self._share = max(1, limit // _GENERATIONS)
         self._began = float("-inf")
+        self._waiting: deque[tuple[float, list[Trail]]] = deque()
         self._parts: list[tuple[Members, Members]] = [({}, {})]
         """Newest first: by trace id, by parent or root id."""
 
+    def welcome(self, trails: list[Trail], at: float) -> None:
+        """The new trails of a batch.
+
+        Those with a parent are indexed. Of the others only whoever asks for a trace needs the index, and most are over
+        before anyone does: they wait until they are looked at again anyway.
+        """
+        self._waiting.append((at, trails))
+        for trail in trails:
+            if trail.parent_id or trail.root_id:
+                self.add(trail, at)
+
+    def looked_at(self, until: float) -> None:
+        """All trails that came by `until` have been looked at again since, and were indexed then."""
+        while self._waiting and self._waiting[0][0] <= until:
+            self._waiting.popleft()
+
     def add(self, trail: Trail, at: float) -> None:
         """Index a trail under the trace and the parents that it knows."""
-        traces, parents = self._parts[0]
-        if at >= self._began + self._span or len(traces) > self._share or len(parents) > self._share:
-            traces, parents = self._turn(at)
+        traces, parents = self._part(at)
         if trail.trace_id:
             _link(traces, trail.trace_id, trail.task_id)
         if trail.parent_id:
@@ -53,8 +69,20 @@ class Links:
         if root_id and root_id not in (trail.parent_id, trail.task_id):
             _link(parents, root_id, trail.task_id)
 
+    def _part(self, at: float) -> tuple[Members, Members]:
+        """The newest generation, after a turn where its time or its room is over."""
+        traces, parents = self._parts[0]
+        if at >= self._began + self._span or len(traces) > self._share or len(parents) > self._share:
+            return self._turn(at)
+        return traces, parents
+
     def of_trace(self, trace_id: str) -> list[str]:
         """Task ids of a trace, oldest first."""
+        while self._waiting:
+            at, trails = self._waiting.popleft()
+            for trail in trails:
+                if trail.trace_id:
+                    self.add(trail, at)
         return list(dict.fromkeys(self._find(0, trace_id)))
 
     def under(self, task_id: str) -> list[str]:

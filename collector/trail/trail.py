@@ -53,43 +53,43 @@ class Fact(msgspec.Struct, gc=False, array_like=True):
 
 
 class Trail(msgspec.Struct, gc=False, array_like=True):
-    """The stitched history of one task id."""
+    """The stitched history of one task id. What the hot loop reads comes first."""
 
-    task_id: str
-    home: int
-    """Index of the application (or source) that its id belongs to."""
-    source: int
+    marks: int
     row: int
-    born: float
-    """Axis time of the first event that came."""
-    attempt: int = 1
-    marks: int = 0
+    attempt: int
     worker: str = ""
-    caller: str = ""
     trace_id: str = ""
-    parent_id: str = ""
-    root_id: str = ""
     key: str = ""
-    message: str = ""
-    error: int = 0
     eta: float = 0.0
-    next_eta: float = 0.0
-    """Of a retried fact: when the next attempt may start."""
-    run: float = -1.0
+    facts: list[Fact] | None = None
     sent_time: float = 0.0
     sent_at: float = 0.0
-    received_time: float = 0.0
-    received_at: float = 0.0
     started_time: float = 0.0
     started_at: float = 0.0
     end_time: float = 0.0
     end_at: float = 0.0
     """Irregular: the newest axis time of a trail that needs nothing more, else 0.0."""
+    run: float = -1.0
+    received_time: float = 0.0
+    received_at: float = 0.0
+    task_id: str = ""
+    home: int = 0
+    """Index of the application (or source) that its id belongs to."""
+    source: int = 0
+    born: float = 0.0
+    """Axis time of the first event that came."""
+    caller: str = ""
+    parent_id: str = ""
+    root_id: str = ""
+    message: str = ""
+    error: int = 0
+    next_eta: float = 0.0
+    """Of a retried fact: when the next attempt may start."""
     due: float = 0.0
     """When a decision that rests on a missing fact is due; 0.0: none."""
     distinct: int = 0
     """Irregular: how many different facts it has."""
-    facts: list[Fact] | None = None
     gone: list[int] | None = None
     """Counts per fact of what was cut from `facts`."""
     dead_row: int = -1

@@ -20,11 +20,18 @@ class Wheel:
 
     def arm(self, trail: Trail, at: float) -> None:
         """Look at this trail again in the second after `at`."""
+        self._bucket(at).append(trail)
+
+    def arm_all(self, trails: list[Trail], at: float) -> None:
+        """The same for many."""
+        self._bucket(at).extend(trails)
+
+    def _bucket(self, at: float) -> list[Trail]:
         second = int(at) + 1
         if second != self._last_second:
             self._last = self._seconds.setdefault(second, [])
             self._last_second = second
-        self._last.append(trail)
+        return self._last
 
     def next_due(self) -> float | None:
         """The earliest second that has anything in it."""

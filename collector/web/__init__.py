@@ -1,1 +1,4 @@
-"""The listener: what people, scrapers, load balancers and workers ask over HTTP. Glue only; every answer is made elsewhere."""
+"""The listener: what people, scrapers, load balancers and workers ask over HTTP. Glue only.
+
+Every answer is made elsewhere.
+"""

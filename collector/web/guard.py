@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from collector.model.secret import Secret
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 HEALTH = frozenset({"/-/healthy", "/-/ready", "/healthz", "/readyz"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -26,14 +24,26 @@ def is_loopback(address: str | None) -> bool:
     if not address:
         return True
     try:
-        return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+        known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address == "localhost"
+    mapped = known.ipv4_mapped if isinstance(known, ipaddress.IPv6Address) else None
+    return (mapped or known).is_loopback
 
 
-def is_foreign(origin: str | None, host: str) -> bool:
-    """Whether a browser sent this from a page that is not ours."""
-    return origin is not None and urlsplit(origin).netloc != host
+def is_foreign(origin: str | None, host: str, *, is_open: bool) -> bool:
+    """Whether a browser sent this from a page that is not ours.
+
+    Ours has the host that was asked; where only this machine may ask (not `is_open`) it has a name of this machine too,
+    else a name that somebody points at 127.0.0.1 would do.
+    """
+    if origin is None:
+        return False
+    try:
+        page = urlsplit(origin)
+        return page.netloc != host or not (is_open or is_loopback(page.hostname))
+    except ValueError:
+        return True
 
 
 def has_token(request: web.Request, token: Secret) -> bool:
@@ -42,14 +52,15 @@ def has_token(request: web.Request, token: Secret) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.reveal().encode())
 
 
-def guard(token: Secret | None, *, public_metrics: bool) -> Callable[[web.Request, Handler], Awaitable[web.StreamResponse]]:
+def guard(token: Secret | None, *, public_metrics: bool) -> Middleware:
     """The middleware."""
     free = HEALTH | {"/metrics"} if public_metrics else HEALTH
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         is_write = request.method not in SAFE_METHODS
-        if is_write and is_foreign(request.headers.get("Origin"), request.host):
+        is_open = token is not None
+        if is_write and is_foreign(request.headers.get("Origin"), request.host, is_open=is_open):
             raise web.HTTPForbidden(text="refused: this request comes from another site's page\n")
         if request.path in free and not is_write:
             return await handler(request)

@@ -16,6 +16,9 @@ from collector.web.view import View
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of one push, after decompression."""
 
+FIRST_BYTES = 200
+"""Of a push that could not be read whole: what is kept for people."""
+
 VIEW: web.AppKey[View] = web.AppKey("view")
 
 
@@ -28,7 +31,9 @@ async def healthy(request: web.Request) -> web.Response:
 async def ready(request: web.Request) -> web.Response:
     """200 once every source was tried."""
     is_ready = request.app[VIEW].is_ready
-    return web.Response(text="ready\n" if is_ready else "not yet: a source was not tried\n", status=200 if is_ready else 503)
+    return web.Response(
+        text="ready\n" if is_ready else "not yet: a source was not tried\n", status=200 if is_ready else 503
+    )
 
 
 async def reload(request: web.Request) -> web.Response:
@@ -63,7 +68,9 @@ async def sources(request: web.Request) -> web.Response:
             "lag_seconds": axis.lag_seconds(now),
             "last_record_at": axis.read_at if axis.totals.read else None,
             "events": axis.totals,
-            "places": {name: {"position": place.position, "head": place.is_head} for name, place in axis.places.items()},
+            "places": {
+                name: {"position": place.position, "head": place.is_head} for name, place in axis.places.items()
+            },
             "gaps": axis.gaps,
             "rejected": [one for one in view.rejected if one.source == axis.name][-20:],
         }
@@ -92,9 +99,19 @@ async def trace(request: web.Request) -> web.Response:
 
 
 async def push(request: web.Request) -> web.Response:
-    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted."""
-    body = await request.read()
-    outcome = await request.app[VIEW].push(body, request.content_type, request.remote or "unix")
+    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted, 400 where none can be."""
+    view = request.app[VIEW]
+    body = bytearray()
+    try:
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > LARGEST_BODY:
+                view.refuse(bytes(body[:FIRST_BYTES]), "too_large", f"a push of more than {LARGEST_BODY} bytes")
+                raise web.HTTPRequestEntityTooLarge(max_size=LARGEST_BODY, actual_size=len(body))
+    except web.RequestPayloadError as error:
+        view.refuse(bytes(body[:FIRST_BYTES]), "bad_encoding", f"not encoded as its headers say: {error}")
+        raise web.HTTPBadRequest(text="the body is not encoded as its headers say\n") from error
+    outcome = await view.push(bytes(body), request.content_type)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
 
@@ -111,7 +128,7 @@ async def runbook(request: web.Request) -> web.Response:
     return web.Response(text=page, content_type="text/html")
 
 
-async def index(request: web.Request) -> web.Response:
+async def index(_request: web.Request) -> web.Response:
     """What there is to ask."""
     return web.Response(text="Tasktrail\n\n" + "\n".join(f"{method:5} {path}" for method, path, _ in ROUTES) + "\n")
 
@@ -136,7 +153,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 
 def application(view: View, *, token: Secret | None = None, public_metrics: bool = False) -> web.Application:
     """The aiohttp application over a view."""
-    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics)], client_max_size=LARGEST_BODY)
+    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics)])
     app[VIEW] = view
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, handler)

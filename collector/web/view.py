@@ -60,8 +60,12 @@ class View(Protocol):
         """A runbook page's Markdown."""
         ...
 
-    async def push(self, body: bytes, content_type: str, peer: str) -> Outcome:
+    async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events. Returns when they are counted."""
+        ...
+
+    def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
+        """Count a pushed body that could not be read whole."""
         ...
 
     def reload(self) -> Sequence[str]:

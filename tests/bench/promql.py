@@ -4,7 +4,7 @@ Run it by hand: `PYTHONPATH=. python tests/bench/promql.py`. Prints milliseconds
 rules, the cost of the querier not included (it hands out ready arrays), and what a change of every selection costs.
 """
 
-# ruff: noqa: ARG002, D101, D102, D103, PLR0917 - a script with a fake querier
+# ruff: noqa: ARG002, D101, D102, D103 - a script with a fake querier
 
 from __future__ import annotations
 

@@ -29,10 +29,13 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \
+  user_tester="secret";
 log.dirs={folder}/data
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
@@ -74,8 +77,8 @@ def _apache(*, detached: bool) -> Broker:
     call = [java, *_JAVA, "-cp", f"{jars}/*"]
 
     def start(folder: str) -> tuple[Broker, Callable[[], bool]]:
-        port, properties = free_port(), Path(folder) / "server.properties"
-        properties.write_text(_PROPERTIES.format(port=port, controller=free_port(), folder=folder))
+        port, sasl, properties = free_port(), free_port(), Path(folder) / "server.properties"
+        properties.write_text(_PROPERTIES.format(port=port, sasl=sasl, controller=free_port(), folder=folder))
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         formatting = [*call, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
         done = subprocess.run(formatting, capture_output=True, text=True, timeout=60, check=False)
@@ -83,6 +86,7 @@ def _apache(*, detached: bool) -> Broker:
             raise Unavailable(f"Kafka's storage tool: {done.stderr[-400:]}")
         pid = spawn([*call, "kafka.Kafka", str(properties)], folder, detached=detached)
         broker = Broker(f"Apache Kafka {VERSION}", f"127.0.0.1:{port}", [pid])
+        broker.sasl = f"127.0.0.1:{sasl}"
         return broker, lambda: "Kafka Server started" in log_of(folder) and answers("127.0.0.1", port)
 
     return tried("Apache Kafka", start, 60.0)

@@ -31,6 +31,8 @@ class Broker:
         self.address = address
         self.pids = list(pids)
         self.folder = folder
+        self.sasl = ""
+        """Kafka's second address, where one has to say `tester` and `secret` (SASL PLAIN, no TLS)."""
 
     @property
     def host_port(self) -> tuple[str, int]:

@@ -51,6 +51,14 @@ async def read(rig: KafkaRig, count: int, notes: Notes | None = None) -> Notes:
     return notes
 
 
+@pytest.fixture
+def apache(kafka: str) -> str:
+    """The shared Kafka, where it has what only the real one has: times, transactions, retention, new partitions."""
+    if any(line.startswith("tansu") for line in brokers.used()):
+        pytest.skip("tansu has no LogAppendTime, transactions, look-up by time, deletion of records, new partitions")
+    return kafka
+
+
 @pytest.fixture(params=["raw", "plain"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of reading: the fast one, and the one for clients it does not fit."""
@@ -86,11 +94,11 @@ async def test_headers_keys_and_tombstones(kafka: str, reader: str) -> None:
     assert fields == [None, {"task": "mail", "bad": "\ufffd"}, None]
 
 
-async def test_log_append_time_is_taken_as_it_is(kafka: str, reader: str) -> None:
+async def test_log_append_time_is_taken_as_it_is(apache: str, reader: str) -> None:
     """On a topic with the broker's time, the sender's time does not count."""
-    async with kafka_topic(kafka, message_timestamp_type="LogAppendTime") as rig:
+    async with kafka_topic(apache, message_timestamp_type="LogAppendTime") as rig:
         before = time.time() - 1
-        async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+        async with AIOKafkaProducer(bootstrap_servers=apache) as producer:
             await producer.send_and_wait(rig.topic, b"a", timestamp_ms=1_600_000_000_000, partition=0)
         notes = await read(rig, 1)
     (at,) = next(batch.times for batch in notes.batches if batch.bodies)
@@ -126,10 +134,10 @@ async def test_a_time_ahead_of_now_is_now(kafka: str) -> None:
     assert batch.times == [batch.received_at]
 
 
-async def test_aborted_transactions_are_not_facts(kafka: str, reader: str) -> None:
+async def test_aborted_transactions_are_not_facts(apache: str, reader: str) -> None:
     """Records of an aborted transaction do not come, committed ones do, and the end is reached behind the markers."""
-    async with kafka_topic(kafka) as rig:
-        async with AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=rig.topic) as producer:
+    async with kafka_topic(apache) as rig:
+        async with AIOKafkaProducer(bootstrap_servers=apache, transactional_id=rig.topic) as producer:
             async with producer.transaction():
                 await producer.send(rig.topic, b"committed", partition=0)
             with pytest.raises(ZeroDivisionError):  # noqa: PT012 - what raises is the block
@@ -144,9 +152,9 @@ async def test_aborted_transactions_are_not_facts(kafka: str, reader: str) -> No
     assert notes.positions[rig.place()] == 5
 
 
-async def test_a_start_without_position_goes_back_so_far_only(kafka: str) -> None:
+async def test_a_start_without_position_goes_back_so_far_only(apache: str) -> None:
     """With no position, records older than `start_max_age` are not read; with no age, the oldest is the first."""
-    async with kafka_topic(kafka) as rig, AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+    async with kafka_topic(apache) as rig, AIOKafkaProducer(bootstrap_servers=apache) as producer:
         for age in (7200, 1800, 10):
             stamp = int((time.time() - age) * 1000)
             await producer.send_and_wait(rig.topic, b"%d" % age, timestamp_ms=stamp, partition=0)
@@ -163,9 +171,9 @@ async def test_a_start_without_position_goes_back_so_far_only(kafka: str) -> Non
 
 
 @pytest.mark.parametrize(("policy", "estimate", "first"), [("oldest", 4, b"6"), ("newest", 8, b"new")])
-async def test_what_retention_took_is_a_gap(kafka: str, policy: str, estimate: int, first: bytes) -> None:
+async def test_what_retention_took_is_a_gap(apache: str, policy: str, estimate: int, first: bytes) -> None:
     """A stored position that the broker no longer has is a gap with the number of records that were missed."""
-    async with kafka_topic(kafka) as rig:
+    async with kafka_topic(apache) as rig:
         rig.options = replace(rig.options, out_of_range=policy)
         await rig.write([b"%d" % number for number in range(10)])
         await trim(rig, 6)
@@ -180,7 +188,7 @@ async def test_what_retention_took_is_a_gap(kafka: str, policy: str, estimate: i
     assert notes.bodies[0] == first
 
 
-async def test_retention_can_overtake_a_reader_at_work(kafka: str, reader: str) -> None:
+async def test_retention_can_overtake_a_reader_at_work(apache: str, reader: str) -> None:
     """Records that go while the source is held up are a gap, and reading goes on behind them."""
 
     class Held(Notes):
@@ -192,7 +200,7 @@ async def test_retention_can_overtake_a_reader_at_work(kafka: str, reader: str) 
                 await self.go_on.wait()
             return outcome
 
-    async with kafka_topic(kafka) as rig:
+    async with kafka_topic(apache) as rig:
         notes = Held()
         Held.go_on = asyncio.Event()
         await rig.write([b"0"])
@@ -248,17 +256,17 @@ async def test_a_missing_topic_is_awaited_and_not_made(kafka: str) -> None:
 
 
 @pytest.mark.slow
-async def test_new_topics_and_partitions_are_noticed(kafka: str) -> None:
+async def test_new_topics_and_partitions_are_noticed(apache: str) -> None:
     """A pattern takes in topics that are made later, and partitions that are added; what was read is not read again."""
     prefix = f"p{uuid.uuid4().hex[:8]}"
-    await create_topic(kafka, f"{prefix}-a", 1)
-    options = KafkaOptions(name="k", servers=(kafka,), pattern=f"{prefix}-.*")
+    await create_topic(apache, f"{prefix}-a", 1)
+    options = KafkaOptions(name="k", servers=(apache,), pattern=f"{prefix}-.*")
     notes = Notes()
-    async with AIOKafkaProducer(bootstrap_servers=kafka, metadata_max_age_ms=500) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=apache, metadata_max_age_ms=500) as producer:
         await producer.send_and_wait(f"{prefix}-a", b"0", partition=0)
-        async with running(KafkaSource(options), notes), admin_of(kafka) as admin:
+        async with running(KafkaSource(options), notes), admin_of(apache) as admin:
             await until(lambda: notes.bodies == [b"0"])
-            await create_topic(kafka, f"{prefix}-b", 1)
+            await create_topic(apache, f"{prefix}-b", 1)
             await producer.send_and_wait(f"{prefix}-b", b"1", partition=0)
             await admin.create_partitions({f"{prefix}-a": NewPartitions(2)})
             await until(lambda: notes.bodies == [b"0", b"1"], 30)
@@ -275,6 +283,47 @@ async def test_nothing_is_left_on_the_cluster(kafka: str) -> None:
         await read(rig, 1)
         assert set(await admin.list_topics()) <= before
         assert "tasktrail" not in str(await admin.list_consumer_groups())
+
+
+@pytest.mark.parametrize("stuck", ["_proc_fetch_request", "chunks", "_fetch_task"])
+async def test_a_client_that_is_stuck_is_given_up(kafka: str, monkeypatch: pytest.MonkeyPatch, stuck: str) -> None:
+    """Where the broker answers but the client fetches nothing, keeps what it has, or has ended, there is an error."""
+    async with kafka_topic(kafka) as rig:
+        rig.options = replace(rig.options, deadline=2.0)
+        notes = Notes()
+        task = asyncio.ensure_future(rig.source().run(notes))
+        await until(lambda: rig.place() in notes.heads)
+        match stuck:
+            case "_proc_fetch_request":
+                monkeypatch.setattr(fetcher.Fetcher, stuck, lambda *_: asyncio.sleep(0.1))
+            case "chunks":
+                monkeypatch.setattr(kafka_records.RawReader, stuck, lambda _: iter(()))
+            case _:
+                monkeypatch.setattr(fetcher.Fetcher, "_get_actions_per_node", lambda *_: 1 / 0)
+        await rig.write([b"0"])
+        with pytest.raises(SourceError, match=r"no answer about|do not come|fetcher has ended"):
+            async with asyncio.timeout(20):
+                await task
+
+
+async def test_a_slow_intake_is_not_a_silent_cluster(kafka: str) -> None:
+    """Time in which a batch is being counted does not count against the broker."""
+
+    class Slow(Notes):
+        async def take(self, batch):
+            if batch.bodies == [b"0"]:
+                await asyncio.sleep(3)
+            return await super().take(batch)
+
+    async with kafka_topic(kafka) as rig:
+        rig.options = replace(rig.options, deadline=2.0)
+        notes = Slow()
+        async with running(rig.source(), notes):
+            await until(lambda: rig.place() in notes.heads)
+            await rig.write([b"0"])
+            await until(lambda: notes.bodies == [b"0"])
+            await rig.write([b"1"], lane=1)
+            await until(lambda: notes.bodies == [b"0", b"1"])
 
 
 def test_the_fast_reader_fits_the_installed_client() -> None:
@@ -351,9 +400,43 @@ async def test_a_cluster_that_is_not_there_says_why() -> None:
 
 async def test_a_server_that_answers_nothing_is_given_up() -> None:
     """A port that accepts and stays silent is an error after the deadline, at the start too."""
-    async with await asyncio.start_server(lambda *_: asyncio.Event().wait(), "127.0.0.1", 0) as server:
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        options = KafkaOptions(name="k", servers=(address,), topics=("t",), deadline=1.0, password=Secret("x"))
+        options = KafkaOptions(name="k", servers=(address,), topics=("t",), deadline=1.0)
         with pytest.raises(SourceError, match=address):
             async with asyncio.timeout(20):
                 await KafkaSource(options).run(Notes())
+
+
+async def test_a_password_lets_us_in_or_keeps_us_out(own_kafka: Broker) -> None:
+    """SASL credentials are used; wrong ones are an error that waiting does not cure, and that does not show them."""
+    if not own_kafka.sasl:
+        pytest.skip(f"{own_kafka.name} has no SASL")
+    async with kafka_topic(own_kafka.address) as rig:
+        await rig.write([b"0"])
+        rig.options = replace(
+            rig.options,
+            servers=(own_kafka.sasl,),
+            security="SASL_PLAINTEXT",
+            username="tester",
+            password=Secret("secret"),
+        )
+        assert (await read(rig, 1)).bodies == [b"0"]
+        rig.options = replace(rig.options, password=Secret("guessed"))
+        with pytest.raises(SourceError, match="uthentication") as caught:
+            await rig.source().run(Notes())
+    assert not caught.value.retryable
+    assert "guessed" not in str(caught.value)
+
+
+async def test_unusable_tls_files_are_named() -> None:
+    """A certificate file that is not there is a final error of the source that names it."""
+    options = KafkaOptions(name="mine", servers=("127.0.0.1:1",), topics=("t",), security="SSL", ca_file="/none.pem")
+    with pytest.raises(SourceError, match="TLS files of mine") as caught:
+        await KafkaSource(options).run(Notes())
+    assert not caught.value.retryable

@@ -1,6 +1,6 @@
 """A fake of the store's event-fed side: it counts events, and writes down what it was asked."""
 
-# ruff: noqa: ARG002, D101, D102, D103, PLR0917 - a fake fits a Protocol that says what its methods are for
+# ruff: noqa: ARG002, D101, D102, D103 - a fake fits a Protocol that says what its methods are for
 
 from __future__ import annotations
 

@@ -332,3 +332,17 @@ def test_old_slots_hold_each_key_once():
     assert sum(len(keys) for keys, _ in slots._slots) < 600 + 200
     (series,) = fleet.store.select("task_run_seconds_bucket", match(le="5"))
     assert fleet.store.increase(series, T0 + 10_800 - 86_400, T0 + 10_800).tolist() == [10_800]
+
+
+def test_a_window_may_first_be_asked_for_within_a_slot(fleet):
+    """What lies in the slot under way counts when a window begins to run, and leaves it once and not more."""
+    fleet.measured("run", 0.5, T0 + 0.2)
+    fleet.flush()
+    fleet.store.advance(T0 + 0.3)
+    assert list(ask(fleet, T0 + 0.3 - 300, T0 + 0.3).values()) == [pytest.approx(0.5, rel=0.01)]
+    fleet.store.advance(T0 + 400)
+    assert all(map(math.isnan, ask(fleet, T0 + 100, T0 + 400).values()))
+    fleet.measured("run", 2.0, T0 + 410)
+    fleet.flush()
+    fleet.store.advance(T0 + 411)
+    assert list(ask(fleet, T0 + 111, T0 + 411).values()) == [pytest.approx(2.0, rel=0.01)]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from collector.model.event import Event
 from collector.trail.keep import Bounds
 from collector.trail.rows import Errors, Rows
 from collector.trail.stitcher import Stitcher
-from collector.trail.transitions import FACTS, MEASURES, STRIDE, Transitions
+from collector.trail.transitions import FACTS, MEASURES, PAIRED, STRIDE, Transitions
 
 T = 1_790_000_000.0
 
@@ -35,7 +36,12 @@ class Bench:
     def stitch(self, *events, ats=None, source="s", application=""):
         """Stitch events; their axis time is the sender's, where it names one."""
         ats = [event.time for event in events] if ats is None else [T + at for at in ats]
-        done = self.stitcher.stitch(source, application, events, ats, self.out)
+        out = Transitions()
+        done = self.stitcher.stitch(source, application, events, ats, out)
+        if out.measures:
+            self.stitcher.watch(source, application, out, np.array(out.measures), np.array(out.seconds))
+        for column in Transitions.__slots__:
+            getattr(self.out, column).extend(getattr(out, column))
         for name, count in zip(("accepted", "duplicate", "ignored"), done, strict=True):
             self.outcome[name] += count
         return self
@@ -49,7 +55,11 @@ class Bench:
     def entries(self):
         """(fact, row names, at) of everything counted."""
         counts = [*zip(self.out.codes, self.out.ats, strict=True), *((code, at) for code, _, at in self.out.errors)]
-        return [(FACTS[code % STRIDE], self.rows.names(code // STRIDE), round(at - T, 6)) for code, at in counts]
+        return [
+            (FACTS[fact], self.rows.names(code // STRIDE), round(at - T, 6))
+            for code, at in counts
+            for fact in PAIRED.get(code % STRIDE, (code % STRIDE,))
+        ]
 
     def counts(self, task=None):
         """Totals by fact; ups and downs are left out."""

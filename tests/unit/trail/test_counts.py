@@ -253,3 +253,40 @@ def test_deferred(bench):
     bench.stitch(bench.event("started", 61))
     assert bench.measures() == [("wait", 1.0)]
     assert bench.stitcher.find("a").state == "started"
+
+
+def test_two_successes_under_one_key_in_an_irregular_trail(bench):
+    """The key is asked also where `tally` decides."""
+    bench.stitch(bench.event("succeeded", 0, "a", idempotency_key="k"))
+    bench.stitch(bench.event("rejected", 1, "b"), bench.event("succeeded", 2, "b", idempotency_key="k")).expire(60)
+    assert bench.counts() == {"succeeded": 1, "rejected": 1, "duplicate_success": 1}
+
+
+def test_a_repeat_fills_in_what_was_missing(bench):
+    """A duplicate counts as one, and its error, message, caller and trace are kept."""
+    bench.stitch(bench.event("failed", 0, attempt=1))
+    told = {"error": "KeyError", "error_message": "'x'", "caller": "web", "trace_id": "f" * 32}
+    bench.stitch(bench.event("failed", 0, attempt=1, **told)).expire(60)
+    view = bench.stitcher.find("a")
+    assert (view.error, view.error_message, view.caller, view.trace_id) == ("KeyError", "'x'", "web", "f" * 32)
+    assert bench.outcome["duplicate"] == 1
+    assert bench.counts() == {"failed": 1}
+
+
+def test_facts_without_sender_times(bench):
+    """Facts that name no time are placed by the axis; what the end overtook within grace belongs before it."""
+    order = [("succeeded", 0), ("started", 1), ("sent", 2)]
+    bench.stitch(*(bench.event(kind, 0, time=None) for kind, _ in order), ats=[at for _, at in order]).expire(60)
+    assert bench.counts() == {"succeeded": 1, "started": 1, "sent": 1}
+    assert bench.state() == "succeeded"
+    assert bench.gauge("flight") == 0
+    assert bench.measures() == []
+
+
+def test_a_retry_waits_from_its_eta(bench):
+    """Back-off is no waiting: the next attempt's wait begins at the eta of the retry, and is unknown without one."""
+    event = bench.event
+    told = {"worker": "w", "attempt": 1, "run_seconds": 0.0}
+    bench.stitch(event("retried", 1, eta=event("started", 11).time, **told), event("started", 13, attempt=2))
+    bench.stitch(event("retried", 1, "b", **told), event("started", 13, "b", attempt=2))
+    assert bench.measures() == [("run", 0.0), ("run", 0.0), ("wait", 2.0)]

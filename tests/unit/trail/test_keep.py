@@ -158,6 +158,17 @@ def test_a_dead_letter_is_open_until_a_newer_life(make_bench, waited):
     assert bench.gauge("dead") == 1
 
 
+def test_a_dead_letter_told_again_after_it_was_forgotten(bench):
+    """It is one open dead letter, however often and however late it is told, until a success closes it."""
+    bench.stitch(bench.event("dead_lettered", 0))
+    for at in range(0, 5_000, 50):
+        bench.expire(at)
+    bench.stitch(bench.event("dead_lettered", 0), ats=[5_000]).expire(5_010)
+    assert bench.gauge("dead") == 1
+    bench.stitch(bench.event("succeeded", 5_020)).expire(5_100)
+    assert bench.gauge("dead") == 0
+
+
 def test_a_later_success_closes_a_dead_letter(bench):
     """Somebody repaired it; the state is that of the success."""
     bench.stitch(bench.event("dead_lettered", 0), bench.event("succeeded", 5)).expire(60)
@@ -188,6 +199,15 @@ def test_expire_is_bounded_per_call(bench):
         calls += 1
     assert calls >= 3
     assert len(bench.stitcher) == 0
+
+
+def test_idempotency_keys_are_bounded(make_bench):
+    """Keys that leave before their time are counted."""
+    bench = make_bench(keys=4)
+    for n in range(10):
+        bench.stitch(bench.event("succeeded", n, str(n), idempotency_key=f"k{n}"))
+    assert bench.stitcher.evictions["keys_early"] > 0
+    assert bench.counts() == {"succeeded": 10}
 
 
 def test_generations_give_the_newest_value():

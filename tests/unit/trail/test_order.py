@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Bench
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model.event import TASK_KINDS
 from collector.trail import stitcher as stitcher_module
 from collector.trail.trail import M_IRREGULAR
+from tests.unit.trail.conftest import Bench
 
 KINDS = ["sent", "received", "started", "started", "succeeded", "failed", "retried", "retried", *TASK_KINDS]
 

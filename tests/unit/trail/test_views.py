@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from conftest import T
+
+from tests.unit.trail.conftest import T
 
 
 def failed(bench, at, task_id, error="ValueError", **fields):
@@ -67,13 +68,6 @@ def test_a_trace_joins_trails(bench):
     assert bench.stitcher.trace("unknown") is None
     bench.expire(500)
     assert [task.task_id for task in bench.stitcher.trace("t1").tasks] == ["root", "late", "child", "grandchild"]
-
-
-def test_a_traceparent_is_a_trace(bench):
-    """W3C context names the trace where no trace id does."""
-    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    bench.stitch(bench.event("sent", 0, traceparent=parent))
-    assert bench.stitcher.trace("0af7651916cd43dd8448eb211c80319c").tasks[0].task_id == "a"
 
 
 def test_a_huge_trace_is_cut_and_others_are_whole(bench):

@@ -1,0 +1,306 @@
+"""Every route, asked as clients ask, of a whole running daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+
+import aiohttp
+import msgspec
+import pytest
+
+from collector.model.clock import ManualClock
+from collector.model.errors import SourceError
+from collector.model.record import Gap
+from collector.plugs import Feed
+from collector.settings import Settings
+from collector.web import exposition, server
+from collector.web.server import ROUTES
+from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
+
+SETTINGS = Settings(state="none")
+
+
+@pytest.fixture
+def rules(tmp_path):
+    """A rule file."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(FAILING)
+    return path
+
+
+@pytest.fixture
+async def run(rules):
+    """A running daemon without sources of its own, with one target."""
+    channel = Kept()
+    async with running(msgspec.structs.replace(SETTINGS, rules=(str(rules),)), channels=(channel,)) as made:
+        made.channel = channel
+        yield made
+
+
+@pytest.fixture
+async def http():
+    """A client."""
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def push(http, run, body: bytes, **headers: str) -> tuple[int, dict[str, int]]:
+    """Status and outcome of a push."""
+    async with http.post(f"{run.url}/v1/events", data=body, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def get(http, run, path: str, **headers: str) -> tuple[int, str]:
+    """Status and text of an answer."""
+    async with http.get(run.url + path, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+SENT = event("sent", "1", T0)
+STARTED = event("started", "1", T0, worker="w", trace_id="ab" * 16)
+COUNTED = {"read": 2, "accepted": 2, "duplicate": 0, "malformed": 0, "ignored": 0}
+PACKED = msgspec.msgpack.encode([json.loads(SENT), json.loads(STARTED)])
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (SENT + b"\n" + STARTED + b"\n", {"Content-Type": "application/x-ndjson"}),
+        (b"[%b,%b]" % (SENT, STARTED), {"Content-Type": "application/json"}),
+        (PACKED, {"Content-Type": "application/msgpack"}),
+        (SENT + b"\r\n" + STARTED, {"Content-Type": "application/x-www-form-urlencoded"}),
+        (PACKED, {"Content-Type": "application/octet-stream"}),
+        (gzip.compress(SENT + b"\n" + STARTED), {"Content-Encoding": "gzip"}),
+    ],
+)
+async def test_a_push_is_answered_when_it_is_counted(http, run, body: bytes, headers: dict[str, str]) -> None:
+    """NDJSON, JSON arrays and msgpack count, plain and compressed, whatever type they are sent as."""
+    assert await push(http, run, body, **headers) == (200, COUNTED)
+    assert run.daemon.axes[0].totals.accepted == 2
+
+
+async def test_a_push_with_a_bad_event_counts_the_good_ones(http, run) -> None:
+    """Where some can be used the answer is 200 and says how many could not."""
+    status, outcome = await push(http, run, SENT + b"\n{\n")
+    assert (status, outcome["accepted"], outcome["malformed"]) == (200, 1, 1)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"kind":"sent"}', b"null"])
+async def test_a_push_without_any_event_is_a_bad_request(http, run, body: bytes) -> None:
+    """Where nothing can be used the answer is 400, and it is counted with its reason; the next one counts."""
+    status, outcome = await push(http, run, body)
+    assert (status, outcome["malformed"]) == (400, 1)
+    assert len(run.daemon.rejected) == 1
+    assert await push(http, run, SENT + b"\n" + STARTED) == (200, COUNTED)
+
+
+@pytest.mark.parametrize("is_squeezed", [False, True])
+async def test_too_large_a_push_is_refused_and_counted(http, run, monkeypatch, *, is_squeezed: bool) -> None:
+    """A body over the bound is answered 413 as soon as that is known, inflated or not, and is counted."""
+    monkeypatch.setattr(server, "LARGEST_BODY", 100_000)
+    body = SENT + b" " * 1_000_000
+    headers = {"Content-Encoding": "gzip"} if is_squeezed else {}
+    data = gzip.compress(body) if is_squeezed else body
+    async with http.post(f"{run.url}/v1/events", data=data, headers=headers) as answer:
+        assert answer.status == 413
+    (rejected,) = run.daemon.rejected
+    assert (rejected.source, rejected.place, rejected.reason) == ("http", "push", "too_large")
+    assert rejected.first_bytes.startswith('{"kind":"sent"')
+    assert run.daemon.axes[0].totals.malformed == 1
+
+
+async def test_a_push_that_is_not_encoded_as_it_says(http, run) -> None:
+    """A body that is no gzip though it says so is a bad request, counted by its reason."""
+    async with http.post(f"{run.url}/v1/events", data=b"no gzip", headers={"Content-Encoding": "gzip"}) as answer:
+        assert answer.status == 400
+    assert [one.reason for one in run.daemon.rejected] == ["bad_encoding"]
+
+
+async def test_a_pushed_failure_alerts(http, run) -> None:
+    """A failure that is pushed fires at once, is sent, and is listed as Prometheus lists it, with evidence."""
+    run.clock.at = T0 + 1
+    await push(http, run, event("failed", "bad", T0, error="E"))
+    run.daemon.woken()
+    await until(lambda: run.channel.sent)
+    status, text = await get(http, run, "/api/v1/alerts")
+    answer = json.loads(text)
+    (alert,) = answer["data"]["alerts"]
+    assert (status, answer["status"], alert["state"], alert["value"]) == (200, "success", "firing", "1")
+    assert alert["labels"]["alertname"] == "Failing"
+    assert alert["activeAt"].endswith("Z")
+    assert alert["blind"] is False
+    assert alert["evidence"]["offenders"][0]["task_id"] == "bad"
+
+
+async def test_a_timeline_and_a_trace_can_be_asked_for(http, run) -> None:
+    """A task id and a trace id give what is remembered of them, ids with slashes too; else 404 with a sentence."""
+    await push(http, run, STARTED + b"\n" + event("sent", "queue/with/slashes", T0))
+    status, text = await get(http, run, "/api/tasks/1")
+    assert (status, json.loads(text)["state"]) == (200, "started")
+    status, text = await get(http, run, "/api/tasks/queue%2Fwith%2Fslashes")
+    assert (status, json.loads(text)["task_id"]) == (200, "queue/with/slashes")
+    status, text = await get(http, run, "/api/traces/" + "AB" * 16)
+    assert status == 200
+    assert "1" in text
+    for path in ("/api/tasks/unknown", "/api/traces/unknown", "/runbooks/unknown"):
+        status, text = await get(http, run, path)
+        assert status == 404
+        assert "unknown" in json.loads(text)["error"]
+
+
+async def test_runbooks_are_served_as_they_are_written(http, run) -> None:
+    """A shipped page is Markdown, and for a browser a page with the same text."""
+    status, text = await get(http, run, "/runbooks/dead-letters.md")
+    assert (status, text[0]) == (200, "#")
+    status, page = await get(http, run, "/runbooks/dead-letters", Accept="text/html")
+    assert status == 200
+    assert page.startswith("<!doctype html>")
+
+
+async def test_the_metrics_have_every_number_once(http, run) -> None:
+    """Event-fed families and our own numbers are on /metrics, each series once, in the text format."""
+    await push(http, run, SENT + b"\n" + STARTED + b"\n" + event("succeeded", "1", T0, run_seconds=0.5))
+    run.clock.at = T0 + 2
+    run.daemon.woken()
+    await until(lambda: "tasktrail_source_up" in run.daemon.pipeline.store.sampled.metrics)
+    await until(lambda: run.daemon.pipeline.store.frontier >= T0 + 2)
+    async with http.get(f"{run.url}/metrics") as answer:
+        text = await answer.text()
+        assert answer.headers["Content-Type"] == exposition.CONTENT_TYPE
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    names = [line.rpartition(" ")[0] for line in lines]
+    assert len(names) == len(set(names))
+    assert 'task_started_total{queue="q",source="http",task="a"} 1.0' in lines
+    assert 'task_run_seconds_bucket{le="0.5",queue="q",source="http",task="a"} 1.0' in lines
+    assert 'tasktrail_source_up{source="http"} 1.0' in lines
+    heads = [line for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(heads) == len(set(heads))
+
+
+async def test_a_large_family_is_written_in_pieces(monkeypatch) -> None:
+    """A family of many series is rendered some lines at a time, with one head, and all its lines."""
+    monkeypatch.setattr(exposition, "SAMPLES", 10)
+    metric = exposition.Metric("m", "Many.", "gauge")
+    for number in range(35):
+        metric.add_sample("m", {"n": str(number)}, number)
+    pieces = [piece async for piece in exposition.render([metric, exposition.Metric("empty", "None.", "gauge")])]
+    lines = b"".join(pieces).decode().splitlines()
+    assert len(pieces) == 5
+    assert lines[:2] == ["# HELP m Many.", "# TYPE m gauge"]
+    assert len([line for line in lines if line.startswith("m{")]) == 35
+    assert sum(line.startswith("#") for line in lines) == 4
+
+
+async def test_the_index_lists_every_route(http, run) -> None:
+    """The first page says what there is to ask."""
+    _, text = await get(http, run, "/")
+    assert [path for _, path, _ in ROUTES if path not in text] == []
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/healthz"])
+async def test_health_is_about_our_own_loop(http, run, path: str) -> None:
+    """The daemon is healthy while its loop moves, and not when it has not moved for long."""
+    assert await get(http, run, path) == (200, "ok\n")
+    run.daemon._moved_at = run.clock.at - 60
+    status, text = await get(http, run, path)
+    assert status == 503
+    assert "not moved" in text
+
+
+class Gate:
+    """A source that is lost until it is let through."""
+
+    def __init__(self) -> None:
+        self.begin, self.up = asyncio.Event(), asyncio.Event()
+
+    async def run(self, intake) -> None:
+        """Wait, fail, or deliver one record and rest."""
+        await self.begin.wait()
+        if not self.up.is_set():
+            raise SourceError("no answer of amqp://u:secret@h/")
+        intake.connected("reads")
+        intake.gap(Gap(source="gated", place="p", start=T0 - 5, end=T0, estimate=3, reason="trimmed"))
+        await intake.take(batch([SENT, b"{"], is_head=True, position=2))
+        await asyncio.Event().wait()
+
+
+async def test_ready_and_sources_follow_the_sources(http, rules, monkeypatch) -> None:
+    """Ready once every source was tried; /api/sources is 503 while one is down, whose outage is no matter of health."""
+    monkeypatch.setattr("collector.intake.FIRST_WAIT", 0.01)
+    gate = Gate()
+    feeds = (Feed(name="gated", build=lambda: gate),)
+    async with running(msgspec.structs.replace(SETTINGS, rules=(str(rules),)), feeds=feeds) as made:
+        for path in ("/-/ready", "/readyz"):
+            assert (await get(http, made, path))[0] == 503
+        gate.begin.set()
+        await until(lambda: made.daemon.axes[0].was_tried)
+        assert await get(http, made, "/-/ready") == (200, "ready\n")
+        status, text = await get(http, made, "/api/sources")
+        first = json.loads(text)["sources"][0]
+        assert (status, first["up"], first["error"]) == (503, False, "no answer of amqp://u:***@h/")
+        assert first["last_record_at"] is None
+        assert (await get(http, made, "/-/healthy"))[0] == 200
+        gate.up.set()
+        await until(lambda: made.daemon.axes[0].totals.read)
+        status, text = await get(http, made, "/api/sources")
+        first = json.loads(text)["sources"][0]
+        assert (status, first["up"], first["detail"], first["lag_seconds"]) == (200, True, "reads", 0)
+        assert first["places"] == {"p": {"position": 2, "head": True}}
+        assert first["events"]["accepted"] == 1
+        assert first["gaps"][0]["estimate"] == 3
+        assert first["rejected"][0]["reason"] == "not_json"
+        assert first["last_record_at"] == T0
+
+
+async def test_a_reload_takes_new_rules_and_keeps_alerts(http, run, rules) -> None:
+    """POST /-/reload reads the files again; the alerts of rules that are the same go on."""
+    run.clock.at = T0 + 1
+    await push(http, run, event("failed", "bad", T0, error="E"))
+    run.daemon.woken()
+    await until(run.daemon.alerts)
+    rules.write_text(FAILING + "  - alert: Other\n    expr: task_failed_total > 0\n")
+    async with http.post(f"{run.url}/-/reload") as answer:
+        assert (answer.status, await answer.text()) == (200, "reloaded\n")
+    run.clock.at = T0 + 2
+    await until(lambda: len(run.daemon.alerts()) == 2)
+    assert {one.active_at for one in run.daemon.alerts() if dict(one.labels)["alertname"] == "Failing"} == {T0 + 1}
+
+
+async def test_a_reload_of_broken_rules_keeps_the_old_ones(http, run, rules) -> None:
+    """Where a file has problems all are listed with their places, and the rules stay as they were."""
+    rules.write_text(FAILING.replace("> 0", "> ((").replace("name: g", "nam: g"))
+    async with http.post(f"{run.url}/-/reload") as answer:
+        text = await answer.text()
+        assert answer.status == 400
+    assert text.startswith("kept the old rules:\n")
+    assert text.count(f"{rules}:") >= 2
+    assert run.daemon.pipeline.telemetry.get("tasktrail_reload_success") == 0
+    assert [group.name for group in run.daemon.pipeline.ticker.groups] == ["g"]
+
+
+async def test_reading_is_not_writing(http, run) -> None:
+    """A reload is asked for with POST only."""
+    assert (await get(http, run, "/-/reload"))[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"),
+        (0.25, "0.25"),
+        (float("nan"), "NaN"),
+        (float("inf"), "+Inf"),
+        (-float("inf"), "-Inf"),
+        (1e300, "1e+300"),
+    ],
+)
+def test_values_are_spelled_as_prometheus_does(value: float, text: str) -> None:
+    """Values in answers are text."""
+    assert server.answers.number(value) == text
+
+
+def test_a_manual_clock_drives_the_whole_process() -> None:
+    """The clock that tests inject stands where it was put."""
+    assert ManualClock(T0).monotonic() == T0
