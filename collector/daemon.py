@@ -195,7 +195,7 @@ class Daemon:
 
     async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events."""
-        lane = self._pushed()
+        lane = self.pushed_to()
         total = Outcome()
         # One place for all peers: a pushed event is at its head when it has been counted.
         for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
@@ -204,10 +204,11 @@ class Daemon:
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""
-        lane = self._pushed()
+        lane = self.pushed_to()
         lane.refuse(PLACE, first_bytes, reason, detail)
 
-    def _pushed(self) -> Lane:
+    def pushed_to(self) -> Lane:
+        """The lane of the push endpoint."""
         lane = self.pushed
         assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes
         return lane
