@@ -308,5 +308,5 @@ async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Tas
     for task in done:
         if not task.cancelled():
             task.result()
-    await daemon.turn()
+    await daemon.finish()
     return await delivery.drain(DRAIN_SECONDS)

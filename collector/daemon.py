@@ -25,7 +25,7 @@ from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
-from collector.ticker import target
+from collector.ticker import BETWEEN_SLOTS, target
 from collector.web.exposition import family_metric
 
 STEP = 0.005
@@ -109,6 +109,13 @@ class Daemon:
         self._say(clock.now())
         telemetry.stalled(clock.monotonic() - began)
         return until.is_live
+
+    async def finish(self) -> None:
+        """The last turns: a rule that is held back between slots is evaluated too, as nobody will come back for it."""
+        await self.turn()
+        if self.pipeline.ticker.held_until < math.inf:
+            await asyncio.sleep(BETWEEN_SLOTS)
+            await self.turn()
 
     def _say(self, now: float) -> None:
         for notification in self.pipeline.notifications(now):

@@ -11,7 +11,7 @@ from collector import daemon as module
 from collector.daemon import Daemon
 from collector.delivery import Delivery
 from collector.formats import FORMATS
-from collector.model.clock import ManualClock
+from collector.model.clock import ManualClock, SystemClock
 from collector.pipeline import Pipeline
 from collector.routing.grouping import Target as Receiver
 from tests.unit.shell import T0, Kept, batch, event, pipeline, until
@@ -155,6 +155,18 @@ async def test_rules_see_our_own_numbers() -> None:
         await running.turn()
     ((times, _),) = made.store.samples(series, 0, T0 + 6000, 1)
     assert times.tolist() == [T0 + 5000, T0 + 5001]
+
+
+async def test_the_last_turns_leave_nothing_out() -> None:
+    """What was counted just before the end is evaluated, also where its rule was evaluated a moment ago."""
+    made = pipeline("groups:\n- {name: g, interval: 1h, rules: [{alert: A, expr: task_failed_total > 0}]}\n")
+    clock = SystemClock()
+    running = daemon(made, clock)
+    fail(made, "a", at=clock.now())
+    await running.turn()
+    fail(made, "b", at=clock.now())
+    await running.finish()
+    assert {dict(one.labels)["task"] for one in running.alerts()} == {"a", "b"}
 
 
 async def test_a_source_that_is_awaited_holds_the_first_turns() -> None:
