@@ -110,7 +110,9 @@ def roll(trail: Trail, kind: int, event: Event, time: float, at: float) -> bool:
     if marks & M_FINAL or kind >= FLAT_KINDS:
         return False
     if not marks & M_RETRIED:
-        is_current_end = kind > STARTED and attempt is None and bool(marks & M_STARTED)
+        # An end on another worker is that of a start which is still to come.
+        is_elsewhere = bool(event.worker and trail.worker and event.worker != trail.worker)
+        is_current_end = kind > STARTED and attempt is None and bool(marks & M_STARTED) and not is_elsewhere
         return is_current_end and when >= (trail.started_time or trail.started_at)
     if attempt is None and kind == STARTED:
         known = 1 + sum(fact.kind == RETRIED for fact in trail.facts or ())

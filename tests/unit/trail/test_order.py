@@ -97,3 +97,18 @@ def test_the_fast_path_measures_like_the_tally(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitcher_module, "NEW", M_IRREGULAR)
         assert measured() == fast
+
+
+def test_an_end_that_overtakes_the_start_of_its_own_worker_is_not_the_running_attempts(bench):
+    """Without an attempt named it belongs to its worker's start, which is still to come; its repeat is a duplicate."""
+    end = bench.event("succeeded", 15.67, "a", worker="w3", run_seconds=0.33)
+    bench.stitch(
+        bench.event("sent", 0, "a"),
+        bench.event("started", 0.75, "a", worker="w19"),
+        end,
+        bench.event("started", 15.34, "a", worker="w3"),
+        end,
+    )
+    bench.expire(60)
+    assert bench.counts() == {"sent": 1, "started": 2, "redelivered": 1, "succeeded": 1}
+    assert bench.outcome["duplicate"] == 1
