@@ -53,7 +53,7 @@ def _alternatives(pattern: str) -> Iterator[tuple[str, list[tuple[str, bool]]]]:
             if not depth:
                 tokens.append(("group", False))
         elif not depth and kind == "optional" and tokens:
-            tokens[-1] = (tokens[-1][0], False)
+            tokens[-1] = ("group", False)
         elif not depth and kind in {"start", "end"}:
             tokens.append((kind, False))
         elif not depth and kind in {"escape", "set", "plain"}:

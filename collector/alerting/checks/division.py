@@ -38,9 +38,12 @@ def division(subject: Subject) -> Iterator[Problem]:
             continue
         if _is_part(node.lhs, node.rhs) and any(is_filter(one) and str(one.op) != "!=" for one in above):
             continue  # 0 by 0 at the worst, and the comparison drops NaN
-        divisor = text_of(node.rhs)
-        advice = f"divide by `({divisor} > 0)`, or add `and {divisor} > 0`"
-        yield subject.wrong(f"`{text_of(node)}` is NaN or +Inf where `{divisor}` is 0: {advice}")
+        if isinstance(bare(node.rhs), tree.NumberLiteral):
+            yield subject.wrong(f"`{text_of(node)}` divides by 0: mend the number")
+        else:
+            divisor = text_of(bare(node.rhs))
+            advice = "write `a / (b > 0)`, or add `and b > 0`"
+            yield subject.wrong(f"`{text_of(node)}` is NaN or +Inf where `{divisor}` is 0: {advice}")
 
 
 def _can_be_zero(node: Any, ground: Ground) -> bool:  # noqa: PLR0911 - a table in the form of a match

@@ -22,7 +22,7 @@ def never_matches(subject: Subject) -> Iterator[Problem]:
         by_label: dict[str, list[Matcher]] = {}
         for one in matchers_of(selector):
             by_label.setdefault(one.name, []).append(one)
-        for name, matchers in by_label.items():
+        for matchers in by_label.values():
             reason = _reason(matchers, known)
             if reason:
                 yield subject.wrong(f"`{text_of(selector)}` never matches: {reason}")

@@ -29,7 +29,7 @@ def raw_counter(subject: Subject) -> Iterator[Problem]:
                 yield subject.wrong(f"`{text_of(node)}` compares a counter, which only ever rises: {advice}")
 
 
-def _is_raw(node: Any, ground: Ground) -> bool:
+def _is_raw(node: Any, ground: Ground) -> bool:  # noqa: PLR0911 - a table in the form of a match
     """Whether a value is a counter's since it began."""
     node = bare(node)
     match node:
@@ -37,6 +37,8 @@ def _is_raw(node: Any, ground: Ground) -> bool:
             name = name_of(node) or ""
             kind = ground.of(name).kind
             return kind in {"counter", "bucket"} or (name not in ground.metrics and name.endswith("_total"))
+        case tree.UnaryExpr(expr=inner):
+            return _is_raw(inner, ground)
         case tree.AggregateExpr():
             return str(node.op) in _KEEPING and _is_raw(node.expr, ground)
         case tree.Call():

@@ -12,7 +12,7 @@ def short_for(subject: Subject) -> Iterator[Problem]:
     """A `for` that is shorter than the group's interval."""
     if 0 < subject.rule.hold < subject.interval:
         message = (
-            f"`for` ({subject.rule.hold:g} s) is shorter than the group's interval ({subject.interval:g} s), and only "
-            "looked at then: make it a multiple of the interval, or leave it out"
+            f"`for` ({subject.rule.hold:g} s) is shorter than the group's interval ({subject.interval:g} s), at which "
+            "alone it is looked at: make it a multiple of the interval, or leave it out"
         )
         yield subject.rule.place.at("for").problem(message)

@@ -12,7 +12,7 @@ from collector.promql.reading import name_of, selectors
 OURS = ("task_", "tasks_", "tasktrail_", "dead_letter")
 """Names that begin so are ours; others may come from anywhere, and are looked at only where they nearly are one."""
 _PARTS = ("_bucket", "_count", "_sum")
-_NEAR, _VERY_NEAR = 0.6, 0.9
+_NEAR, _VERY_NEAR = 0.8, 0.9
 
 
 def unknown_metric(subject: Subject) -> Iterator[Problem]:
