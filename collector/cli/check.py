@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 import yaml
@@ -105,5 +106,9 @@ def _kind_of(text: str) -> tuple[str, Read | None]:
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError):
         return "rule files", _rules
-    keys = {key.value for key, _ in node.value} if isinstance(node, yaml.MappingNode) else set()
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    keys = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
+    if keys.isdisjoint(Settings.__struct_fields__):
+        # a key that is misspelt is still a sign of what was meant
+        keys |= {near for key in keys for near in get_close_matches(key, [kind[0] for kind in KINDS], 1, 0.8)}
     return next(((kind, check) for key, kind, check in KINDS if key in keys), ("configuration", _settings))

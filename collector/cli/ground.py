@@ -13,7 +13,9 @@ from collector.plugs import runbooks
 from collector.series.observe import METRICS
 
 _TASK = ("task", "queue", "source")
-_CELERY = ("name", "queue_name", "hostname", "job")
+_SCRAPED = ("job", "instance", "namespace", "pod", "container", "cluster")
+"""What rules that were written for a scraped exporter name besides; here they are empty, but for `job`."""
+_CELERY = ("name", "queue_name", "hostname", *_SCRAPED)
 _Kind = Literal["counter", "gauge", "histogram"]
 
 # name → its kind, its labels, and the values of those that have no others
@@ -53,12 +55,12 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
     },
     "celery_task_failed_total": ("counter", (*_CELERY, "exception"), {}),
     "celery_task_runtime": ("histogram", _CELERY, {}),
-    "celery_worker_up": ("gauge", ("hostname", "job"), {}),
-    "celery_worker_tasks_active": ("gauge", ("hostname", "job"), {}),
-    "celery_queue_length": ("gauge", ("queue_name", "job"), {}),
-    "celery_active_consumer_count": ("gauge", ("queue_name", "job"), {}),
-    "celery_active_worker_count": ("gauge", ("queue_name", "job"), {}),
-    "celery_active_process_count": ("gauge", ("queue_name", "job"), {}),
+    "celery_worker_up": ("gauge", ("hostname", *_SCRAPED), {}),
+    "celery_worker_tasks_active": ("gauge", ("hostname", *_SCRAPED), {}),
+    "celery_queue_length": ("gauge", ("queue_name", *_SCRAPED), {}),
+    "celery_active_consumer_count": ("gauge", ("queue_name", *_SCRAPED), {}),
+    "celery_active_worker_count": ("gauge", ("queue_name", *_SCRAPED), {}),
+    "celery_active_process_count": ("gauge", ("queue_name", *_SCRAPED), {}),
 }
 _CLOSED = {"tasktrail_events": {"outcome": "accepted duplicate malformed ignored"}}
 _ANY_LABELS = ("worker_up", "worker_active", "ALERTS", "ALERTS_FOR_STATE")
