@@ -57,7 +57,7 @@ def _of_call(node: Any, ground: Ground) -> Names:
     inner = result_labels(vectors[0], ground) if vectors else _NONE
     if name in {"label_replace", "label_join"}:
         return None if inner is None else inner | {node.args[1].val}
-    if name == "histogram_quantile":
+    if name in {"histogram_quantile", "histogram_fraction"}:
         return None if inner is None else inner - {"le"}
     return inner
 

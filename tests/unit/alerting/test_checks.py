@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,9 +12,11 @@ import pytest
 from collector.alerting.checks import CHECKS, findings
 from collector.alerting.rulefile import load
 from collector.cli.ground import ground
+from collector.model.errors import TasktrailError
 from collector.promql import compile_expr
 
 SAMPLES = Path(__file__).parent / "findings"
+EVALUATED = re.compile(r"^eval instant at \S+ (.+)$", re.MULTILINE)
 NAMES = [check.__name__ for check in CHECKS]
 
 
@@ -71,3 +76,22 @@ def test_labels_of_events_are_labels_of_metrics(tmp_path):
     files = [load(str(path), path.read_text(encoding="utf-8"), compile_expr)]
     assert len(list(findings(files, ground(files)))) == 1
     assert list(findings(files, ground(files, ["tenant"]))) == []
+
+
+def test_no_expression_is_too_strange(tmp_path):
+    """Whatever PromQL allows can be looked at: every expression of the language's own cases, alone and combined."""
+    cases = (Path(__file__).parents[2] / "promql").glob("*.test")
+    written = {
+        text for path in cases for text in re.findall(r"(?m)^eval instant at \S+ (.+)$", path.read_text("utf-8"))
+    }
+    rules = []
+    for text in sorted(written):
+        for expr in (text, f"tasks_in_flight / on (taks) ({text}) > 1", f"({text}) unless -task_failed_total"):
+            with suppress(TasktrailError):
+                if compile_expr(expr).type in {"vector", "scalar"}:
+                    rules.append(f"  - {{alert: A, expr: {json.dumps(expr)}}}\n")
+    assert len(rules) > 500
+    path = write(tmp_path, "rules.yaml", "".join(rules))
+    lines = found(path)
+    assert len(lines) > 100
+    assert all(line.startswith(f"{path}:") for line in lines)
