@@ -23,7 +23,7 @@ from collector.model.record import Batch, Gap, Outcome, Receipt
 from collector.plugs import runbooks
 from collector.replaying import Replay
 from collector.routing.message import Wording
-from collector.sources.file import FileOptions, FileSource
+from collector.sources.file import STDIN, FileOptions, FileSource
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +96,7 @@ async def _read(reader: _Reader, files: list[str], beyond: float) -> None:
     """File after file, then on to the end. One file is walked as it is read; several may overlap, so only then."""
     for path in files:
         reader.begin(is_only=len(files) == 1)
-        await FileSource(FileOptions(name=reader.source, path="stdin" if path == "-" else path)).run(reader)
+        await FileSource(FileOptions(name=reader.source, path=STDIN if path == "-" else path)).run(reader)
     await reader.walk(lambda replay: replay.finish(beyond))
 
 
