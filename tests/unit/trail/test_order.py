@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.model.event import TASK_KINDS
@@ -72,6 +72,16 @@ def test_order_does_not_matter_where_attempts_are_absent(case):
 
 @settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=False))
+@example(
+    (
+        [
+            {"kind": "started", "at": 0.0, "worker": "w1", "attempt": None},
+            {"kind": "retried", "at": 0.0, "worker": "w1", "attempt": None},
+            {"kind": "started", "at": 0.1, "worker": "w1", "attempt": None},
+        ],
+        [0, 1, 2, 0],
+    )
+)
 def test_the_fast_path_is_the_tally(case):
     """The slots of the hot loop give what `tally` alone gives, whatever comes."""
     facts, order = case
