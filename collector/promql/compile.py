@@ -93,6 +93,17 @@ def compile_expr(text: str) -> Expr:
     return Expr(text, kind, node, tuple(compiler.selectors))
 
 
+def compile_selector(text: str) -> Selector:
+    """What a selector without window, offset and `@` reads. Raises PromqlError for anything else."""
+    ast = parse(text)
+    if not isinstance(ast, tree.VectorSelector) or _when(ast) != When():
+        raise PromqlError(f"not a series selector: {text}")
+    compiler = _Compiler()
+    compiler.expr(ast, _Around(is_named=True))
+    (selector,) = compiler.selectors
+    return selector
+
+
 class _Around(msgspec.Struct, frozen=True):
     """What an expression's surroundings mean for it."""
 

@@ -52,6 +52,11 @@ def _told(message: str) -> str:
     return f"{message}: it {fault}" if fault else message
 
 
+def pretty(text: str) -> str:
+    """The expression laid out for people. Raises PromqlError."""
+    return str(parse(text).prettify())
+
+
 def _prepared(text: str) -> str:
     """The text as the parser can read it, after the checks it does not make."""
     if len(text) > LONGEST:

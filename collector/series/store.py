@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
+from collector.series import celery
 from collector.series.buckets import KEY_BITS, bins_of
 from collector.series.catalogue import ALWAYS_KEPT, Catalogue, Metric
 from collector.series.reading import Histogram, Series, SeriesSet
@@ -58,6 +59,7 @@ class Store:
 
         `_count` and `_sum` of histograms keep no past until a rule reads them: it is more than the histogram itself.
         """
+        name = celery.ours(name)
         window = ticks_of(window_seconds)
         if window <= 0:
             return
@@ -204,6 +206,14 @@ class Store:
     def born(self, series: SeriesSet) -> Array:
         """Which of the series have had any event or sample; the others exist only to be 0."""
         return _own(series).born()
+
+    def known_from(self, series: SeriesSet) -> float:
+        """The instant from which on the past of the series is known, -Inf: all of it; earlier there is nothing."""
+        return _own(series).known_from()
+
+    def born_at(self, series: SeriesSet) -> Array:
+        """Instant of each one's first event; -Inf where it is not known, +Inf where none came yet."""
+        return _own(series).born_at()
 
     def changed(self, series: SeriesSet, since: int) -> bool:
         """Whether any of the series changed after the store's version `since`."""

@@ -164,8 +164,13 @@ class Level:
             self.rows.append(row)
 
     def row(self, at: int, width: int) -> Array:
-        """The numbers at the last slot end at or before tick `at`, at least `width` long."""
-        return self._wide(bisect_right(self.slots, at // self.grain) - 1, width)
+        """The numbers at the last slot end at or before tick `at`, or the oldest known, at least `width` long."""
+        return self._wide(max(bisect_right(self.slots, at // self.grain) - 1, 0), width)
+
+    @property
+    def known_from(self) -> int:
+        """The tick from which on the past is known; -NEVER: all of it."""
+        return self.since if self.slots[0] == -NEVER else max(self.since, self.slots[0] * self.grain)
 
     def _wide(self, index: int, width: int) -> Array:
         row = self.rows[index]
@@ -310,6 +315,13 @@ class Bank:
             if at >= level.since and at // level.grain >= level.horizon(self.frontier):
                 return level
         return self.levels[-1] if self.levels else None
+
+    @property
+    def known_from(self) -> int:
+        """The tick from which on the past is known; -NEVER: all of it."""
+        if not self.levels:
+            return self.frontier if self.version else -NEVER
+        return min(level.known_from for level in self.levels)
 
     def _raw(self, columns: Array, at: int) -> Array:
         """Cumulative numbers modulo the row type; without any level the present stands for the past."""
