@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,8 @@ DEADLINE_SECONDS = 8.0
 """All of the stop takes no longer: a service manager gives 10 s."""
 CLOSE_SECONDS = 1.5
 """The listener, and what was only cancelled now, have so long."""
+HURRIED_SECONDS = 0.1
+"""The same, where somebody is in a hurry."""
 
 
 def rule_files(rules: Sequence[str]) -> list[Path]:
@@ -142,6 +145,7 @@ async def run(
     pulled = lanes(settings, parts, daemon, clock)
     listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
     port = await listening(listener, settings.address)
+    daemon.pushed_to().connected("POST /v1/events")
     _say_hello(settings, telemetry, len(targets), port)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
@@ -162,7 +166,9 @@ async def run(
     finally:
         for task in (*working, delivering):
             task.cancel()
-        await asyncio.wait([*working, delivering, asyncio.ensure_future(listener.close())], timeout=CLOSE_SECONDS)
+        closing = asyncio.ensure_future(listener.close())
+        left = [*working, delivering, closing]
+        await asyncio.wait(left, timeout=HURRIED_SECONDS if hurry.is_set() else CLOSE_SECONDS)
     return 0
 
 
@@ -222,7 +228,6 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
         daemon.lanes.append(lane)
         if one.build is None:
             daemon.pushed = lane
-            lane.connected("POST /v1/events")
         else:
             pulled.append((lane, one.build))
     return pulled
@@ -248,7 +253,7 @@ async def listening(listener: Listener, address: tuple[str, int]) -> int:
         return await listener.open(host, port)
     except OSError as error:
         await listener.close()
-        why = error.strerror or str(error)
+        why = os.strerror(error.errno) if error.errno else str(error)
         raise TasktrailError(f"cannot listen on {shown(host)}:{port}: {why}; choose another --listen") from error
 
 
@@ -303,5 +308,5 @@ async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Tas
     for task in done:
         if not task.cancelled():
             task.result()
-    await daemon.turn()
+    await daemon.finish()
     return await delivery.drain(DRAIN_SECONDS)

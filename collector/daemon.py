@@ -28,7 +28,7 @@ from collector.series.expose import families
 from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
-from collector.ticker import target
+from collector.ticker import BETWEEN_SLOTS, target
 from collector.web.exposition import pieces
 
 STEP = 0.005
@@ -70,7 +70,7 @@ class Daemon:
         self._wake = asyncio.Event()
         self._moved_at = clock.monotonic()
         self._patience_until = clock.now() + PATIENCE
-        self._introduce_at = clock.now() + INTRODUCED_AFTER
+        self._introduce_at = clock.monotonic() + INTRODUCED_AFTER
         self._specs: Sequence[GroupSpec] | None = None
         self._sampled_at = -math.inf
 
@@ -114,6 +114,13 @@ class Daemon:
         telemetry.stalled(clock.monotonic() - began)
         return until.is_live
 
+    async def finish(self) -> None:
+        """The last turns: a rule that is held back between slots is evaluated too, as nobody will come back for it."""
+        await self.turn()
+        if self.pipeline.ticker.held_until < math.inf:
+            await asyncio.sleep(BETWEEN_SLOTS)
+            await self.turn()
+
     def _say(self, now: float) -> None:
         for notification in self.pipeline.notifications(now):
             self.delivery.submit(notification)
@@ -129,11 +136,12 @@ class Daemon:
 
         At the wall's time, also along a backlog: a rule about ourselves must not take the backlog's hour for its own.
         """
-        if now - self._sampled_at < 1.0:
+        since = self._clock.monotonic()
+        if since - self._sampled_at < 1.0:
             return
-        self._sampled_at = now
+        self._sampled_at = since
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
-        if now >= self._introduce_at:
+        if since >= self._introduce_at:
             self._introduce_at = math.inf
             for axis in pipeline.axes:
                 telemetry.source_seen(axis.name, axis.totals.read)
@@ -218,7 +226,7 @@ class Daemon:
 
     async def push(self, body: bytes, content_type: str) -> Outcome:
         """Count pushed events."""
-        lane = self._pushed()
+        lane = self.pushed_to()
         total = Outcome()
         # One place for all peers: a pushed event is at its head when it has been counted.
         for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
@@ -227,10 +235,11 @@ class Daemon:
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""
-        lane = self._pushed()
+        lane = self.pushed_to()
         lane.refuse(PLACE, first_bytes, reason, detail)
 
-    def _pushed(self) -> Lane:
+    def pushed_to(self) -> Lane:
+        """The lane of the push endpoint."""
         lane = self.pushed
         assert lane is not None  # noqa: S101 the wiring opens the listener after the lanes
         return lane

@@ -125,7 +125,7 @@ class Pipeline:
         rules = [rule for group in groups for rule in group.rules]
         connect(rules)
         self._witnesses = {rule.place: _witness(rule) for rule in rules if isinstance(rule, AlertRule)}
-        self._expect(rules)
+        self.expect([selector for rule in rules for selector in rule.selectors])
         former = {(group.spec.file, group.name): group for group in self.ticker.groups}
         for group in groups:
             if twin := former.get((group.spec.file, group.name)):
@@ -136,9 +136,9 @@ class Pipeline:
                 self.grouping.insert([alert], self._now)
         self.ticker.use(groups)
 
-    def _expect(self, rules: Iterable[Rule]) -> None:
+    def expect(self, selectors: Iterable[Selector]) -> None:
         """Let series exist that rules name in full, so that they begin with 0."""
-        for selector in (selector for rule in rules for selector in rule.selectors):
+        for selector in selectors:
             fixed = {matcher.name: matcher.value for matcher in selector.matchers if matcher.op == "="}
             if selector.name and {"task", "queue"} <= fixed.keys():
                 self.store.expect(selector.name, labels_of(fixed))

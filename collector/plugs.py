@@ -10,7 +10,7 @@ import msgspec
 from collector.formats import FORMATS, Decode
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
-from collector.sources.file import FileOptions, FileSource
+from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
@@ -85,7 +85,7 @@ def _unix(url: SourceUrl) -> Callable[[], Source]:
 
 
 def _file(url: SourceUrl) -> Callable[[], Source]:
-    options = FileOptions(name=url.name, path=url.path[0] if url.path else "-")
+    options = FileOptions(name=url.name, path=url.path[0] if url.path else STDIN)
     return lambda: FileSource(options)
 
 

@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from collector import channels
-from collector.cli import samples
+from collector.cli import options, samples
 from collector.model.errors import ChannelError
 
 TRY_SECONDS = 20.0
@@ -22,8 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0 where every target took every sample, 1 where one did not, 2 where a URL is not understood."""
     try:
-        configs = [channels.from_url(url) for url in arguments.notify]
-    except ChannelError as error:
+        configs = [channels.from_url(options.secret(url).reveal()) for url in arguments.notify]
+    except (ChannelError, ValueError) as error:
         print(f"--notify: {error}", file=sys.stderr)
         return 2
     return 1 if asyncio.run(_send(configs)) else 0

@@ -6,7 +6,9 @@ import argparse
 import os
 from pathlib import Path
 
+from collector.documents import substitute
 from collector.model.errors import Problem, ProblemsError
+from collector.model.secret import Secret
 from collector.settings import Overrides, Settings, load, override
 
 
@@ -27,6 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--external-url", metavar="URL", help="what links in messages are built on")
     parser.add_argument("--token-file", metavar="FILE", help="the bearer token of the listener")
     parser.add_argument("--public-metrics", action="store_true", default=None, help="/metrics needs no token")
+
+
+def secret(text: str) -> Secret:
+    """A secret of the command line: itself, or with `file:` what that file holds. Raises ValueError without it."""
+    return substitute.secret(text, lambda path: Path(path).read_text(encoding="utf-8"))
 
 
 def read(path: str) -> Settings:

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from collector.cli import options
 from collector.formats.capture import lines
 from collector.model.errors import SourceError, TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
-from collector.model.secret import Secret
 from collector.plugs import SOURCES
 from collector.source_urls import SourceUrl, UrlError, parse_source
 
@@ -42,7 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _source(text: str) -> SourceUrl:
     try:
-        url = parse_source(text, {}, Secret)
+        url = parse_source(text, {}, options.secret)
     except UrlError as error:
         raise TasktrailError(f"--source: {error}") from error
     if url.scheme not in SOURCES:

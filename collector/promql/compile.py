@@ -24,7 +24,7 @@ from collector.promql.syntax import milliseconds, parse
 DEEPEST = 200
 """Levels of nesting that are evaluated; each costs a few frames of Python's stack."""
 
-_OPS: dict[str, Literal["=", "!=", "=~", "!~"]] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
+OPS: dict[str, Literal["=", "!=", "=~", "!~"]] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 _SETS = ("and", "or", "unless")
 
 
@@ -157,7 +157,7 @@ class _Compiler:
         if ast.matchers.or_matchers:
             raise PromqlError("`or` between matchers is not PromQL: put it between selectors")
         matchers = tuple(
-            matcher(one.name, _OPS[str(one.op).rpartition(".")[2]], one.value) for one in ast.matchers.matchers
+            matcher(one.name, OPS[str(one.op).rpartition(".")[2]], one.value) for one in ast.matchers.matchers
         )
         fixed = [one for one in matchers if one.name == NAME and one.op == "="]
         name = ast.name or (fixed[0].value if fixed else None)

@@ -158,10 +158,11 @@ class Grouping:
         """The backlog was read to its end: tell what still fires and what pages, and sum up the rest in one message."""
         past, self._past = self._past, {}
         more, self._forgotten = self._forgotten, 0
-        for alert, pages in past.values():
+        latest = {fingerprint: active_at for fingerprint, active_at in sorted(past)}
+        for (fingerprint, active_at), (alert, pages) in past.items():
             if alert.state == "firing":
                 self._insert(alert, now)
-            elif pages:
+            elif pages and active_at == latest[fingerprint]:  # it pages once; its former episodes are summed up
                 self._insert_ended(alert, now)
             else:
                 for route in match(self._route, alert.labels):

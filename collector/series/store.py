@@ -86,17 +86,14 @@ class Store:
 
     # What comes in
 
-    def count(self, codes: Array, ats: Array) -> None:
-        """Count facts; parallel, not empty, in any order."""
-        self._count(ticks_from(ats), self.catalogue.columns(codes, self.version))
-
-    def count_errors(self, errors: Sequence[tuple[int, int, float]]) -> None:
-        """Count facts (code, error id, at) of families by error; not empty."""
-        columns = [self.catalogue.error_column(code, error, self.version) for code, error, _ in errors]
-        self._count(ticks_from(np.array([at for _, _, at in errors])), np.array(columns, np.int64))
-
-    def _count(self, ticks: Array, columns: Array) -> None:
-        late = self._wait(self.facts, ticks, columns)
+    def count(self, codes: Array, ats: Array, errors: Sequence[tuple[int, int, float]] = ()) -> None:
+        """Count facts: parallel arrays, in any order; and facts (code, error id, at) of families by error."""
+        columns = self.catalogue.columns(codes, self.version) if len(codes) else codes
+        if errors:
+            failed = [self.catalogue.error_column(code, error, self.version) for code, error, _ in errors]
+            columns = np.concatenate((columns, failed))
+            ats = np.concatenate((ats, [at for _, _, at in errors]))
+        late = self._wait(self.facts, ticks_from(ats), columns)
         if late is not None:
             self.catalogue.counts.add_late(self.version, *late)
 

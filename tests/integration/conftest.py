@@ -1,0 +1,31 @@
+"""Fixtures of the end-to-end tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.live import Daemon, Hook, hook
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Starts daemons with the arguments given, waits until each is ready, and ends them all."""
+    running: list[Daemon] = []
+
+    def start(*arguments: str) -> Daemon:
+        running.append(Daemon(tmp_path, *arguments))
+        return running[-1].wait_ready()
+
+    yield start
+    for one in running:
+        one.end()
+
+
+@pytest.fixture
+def told() -> Iterator[Hook]:
+    """A webhook target."""
+    with hook() as target:
+        yield target

@@ -1,0 +1,405 @@
+"""The commands as users call them: what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import msgspec
+import pytest
+import zstandard
+
+from collector.cli import main as cli
+from tests.truth.generator import generate
+from tests.unit.shell import FAILING, T0, event
+
+BROKEN = FAILING.replace("> 0", "> ((").replace("name: g", "nam: g")
+FAILED = event("failed", "bad", T0 + 1, error="E", worker="w", trace_id="ab" * 16)
+
+
+@pytest.fixture
+def call(capsys):
+    """Calls a command; gives exit code, stdout and stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = cli.main([str(one) for one in arguments])
+        except SystemExit as end:
+            code = end.code
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before():
+    """What `run` makes of the root logger ends with the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    for name in ("tasktrail", "aiokafka"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
+
+
+@pytest.fixture
+def rules(tmp_path) -> Path:
+    """A rule file."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(FAILING)
+    return path
+
+
+@pytest.fixture
+def events(tmp_path) -> Path:
+    """A file of events."""
+    path = tmp_path / "events.ndjson"
+    path.write_bytes(FAILED + b"\n{\n" + event("sent", "2", T0 + 60) + b"\n")
+    return path
+
+
+# The whole
+
+
+def test_the_version_and_the_commands(call) -> None:
+    """`--version` and `--help` say what this is, and every command is named."""
+    assert call("--version")[1].startswith("tasktrail ")
+    code, out, _ = call("--help")
+    assert code == 0
+    assert all(name in out for name in ("demo", "run", "check", "replay", "record", "notify", "bench"))
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_every_option_says_what_it_does(call, command: str) -> None:
+    """`--help` of each command has a text for each of its options."""
+    code, out, _ = call(command, "--help")
+    assert code == 0
+    for name, (_, configure, _) in cli.COMMANDS.items():
+        if name == command:
+            parser = cli.argparse.ArgumentParser()
+            configure(parser)
+            assert [action.dest for action in parser._actions if not action.help] == []
+    assert "usage: tasktrail " + command in out
+
+
+@pytest.mark.parametrize("arguments", [(), ("unknown",), ("run", "--unknown"), ("replay",)])
+def test_a_wrong_call_is_2(call, arguments: tuple[str, ...]) -> None:
+    """A call that is not understood exits with 2 and says so on stderr."""
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert "usage: tasktrail" in err
+
+
+def test_ctrl_c(call, monkeypatch) -> None:
+    """Ctrl-C exits as a shell expects it."""
+
+    def interrupted(_arguments) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.COMMANDS, "check", ("c", cli.check.configure, interrupted))
+    assert call("check", "x")[0] == 130
+
+
+# check
+
+
+@pytest.mark.parametrize(
+    "paths", [("shipped",), ("rules/shipped.yaml",), ("systemd/tasktrail.example.yaml",), ("rules",)]
+)
+def test_what_we_ship_is_fine(call, paths: tuple[str, ...]) -> None:
+    """Shipped rules and the example configuration have no problem, named, as a file, or as a folder."""
+    code, out, err = call("check", *paths)
+    assert (code, err) == (0, "")
+    assert "no problem" in out
+
+
+def test_check_reports_every_problem_with_its_place(call, tmp_path) -> None:
+    """All problems of all files are listed as file:line:column, and the exit code is 1."""
+    (tmp_path / "rules.yaml").write_text(BROKEN)
+    (tmp_path / "tasktrail.yaml").write_text("sources:\n- kafka:/h\nlissten: 1\n")
+    (tmp_path / "not.yaml").write_text("a: [")
+    (tmp_path / "binary.yml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "deep.yaml").write_text("[" * 5000)
+    code, out, err = call("check", tmp_path)
+    assert (code, out) == (1, "")
+    lines = err.splitlines()
+    for name in ("rules.yaml", "tasktrail.yaml", "not.yaml", "binary.yml", "deep.yaml"):
+        assert any(line.startswith(f"{tmp_path / name}:") for line in lines), name
+    assert sum(f"{tmp_path / 'tasktrail.yaml'}:" in line for line in lines) == 2
+    assert "Traceback" not in err
+    assert lines[-1].endswith("problems in 5 files")
+
+
+def test_check_finds_pages_without_an_owner(call, rules) -> None:
+    """A rule that pages nobody in particular is a finding."""
+    rules.write_text(FAILING.replace(", owner: me", ""))
+    code, _, err = call("check", rules)
+    assert code == 1
+    assert "owner" in err
+
+
+@pytest.mark.parametrize("text", ["tests: []", "route: {}", "defaults: {}", "receivers: []", "rule_files: []"])
+def test_check_says_what_it_does_not_read(call, tmp_path, text: str) -> None:
+    """A file of a kind that this version does not read is a finding when it is named, and a remark in a folder."""
+    path = tmp_path / "some.yaml"
+    path.write_text(text)
+    code, _, err = call("check", path)
+    assert (code, "not read by this version" in err) == (1, True)
+    code, out, err = call("check", tmp_path)
+    assert (code, "passed over" in out, err) == (0, True, "")
+
+
+def test_check_of_nothing_is_a_wrong_call(call, tmp_path) -> None:
+    """A path that is not there, or an empty folder, exits with 2."""
+    for path in (tmp_path / "missing", tmp_path):
+        code, _, err = call("check", path)
+        assert (code, str(path) in err) == (2, True)
+
+
+# replay
+
+
+def test_replay_as_json(call, rules, events) -> None:
+    """One JSON object: events by what became of them, counts per task, episodes and notifications."""
+    code, out, _ = call("replay", events, "--rules", rules, "--json", "--trails", "--task", "bad", "--trace", "ab" * 16)
+    result = json.loads(out)
+    assert code == 0
+    assert result["events"] == {"read": 3, "accepted": 2, "duplicate": 0, "malformed": 1, "ignored": 0}
+    assert (result["tasks"]["a"]["failed"], result["tasks"]["a"]["sent"]) == (1, 1)
+    assert [(one["alertname"], one["state"]) for one in result["alerts"]] == [("Failing", "resolved")]
+    assert [one["status"] for one in result["notifications"]] == ["firing", "resolved"]
+    assert result["trails"]["bad"]["state"] == "failed"
+    assert result["task"]["attempts"][0]["worker"] == "w"
+    assert "bad" in json.dumps(result["trace"])
+
+
+def test_replay_for_people(call, rules, events, monkeypatch) -> None:
+    """Without --json the same is printed as lines and tables, without colours where NO_COLOR is set."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = call("replay", events, "--rules", rules, "--task", "bad", "--trails")
+    assert code == 0
+    for word in ("3 read", "1 malformed", "Failing", "task=a", "failed", "2 notifications", '"task_id": "bad"'):
+        assert word in out
+    assert "\x1b[3" not in out
+    lines = [line for line in out.splitlines() if "Failing" in line]
+    assert any("firing" in line for line in lines)
+    assert any("resolved" in line for line in lines)
+
+
+def test_replay_without_an_alert(call, rules, tmp_path) -> None:
+    """A file in which nothing went wrong says so; an empty one too."""
+    path = tmp_path / "quiet.ndjson"
+    path.write_bytes(event("sent", "1", T0))
+    assert "no alert fired" in call("replay", path, "--rules", rules)[1]
+    path.write_bytes(b"")
+    assert "0 read" in call("replay", path, "--rules", rules)[1]
+
+
+@pytest.mark.parametrize(("form", "squeeze"), [("gz", gzip.compress), ("zst", zstandard.compress)])
+def test_squeezed_files_are_read(call, rules, events, tmp_path, form: str, squeeze) -> None:
+    """Compressed files give what plain ones give."""
+    path = tmp_path / f"events.{form}"
+    path.write_bytes(squeeze(events.read_bytes()))
+    assert json.loads(call("replay", path, "--json", "--rules", rules)[1])["events"]["read"] == 3
+
+
+def test_several_files_are_one_story(call, rules, events, tmp_path) -> None:
+    """Files that overlap in time give the same as one file with all of it."""
+    lines = events.read_bytes().splitlines(keepends=True)
+    (tmp_path / "one").write_bytes(lines[2])
+    (tmp_path / "two").write_bytes(b"".join(lines[:2]))
+    whole = json.loads(call("replay", events, "--json", "--rules", rules)[1])
+    parts = json.loads(call("replay", tmp_path / "one", tmp_path / "two", "--json", "--rules", rules)[1])
+    assert parts == whole
+
+
+@pytest.mark.parametrize(("until", "resolved"), [(None, None), ("+10m", T0 + 15), ("1m", T0 + 15)])
+def test_replay_goes_on_after_the_last_record(call, rules, tmp_path, until: str | None, resolved: float | None) -> None:
+    """--until lets recorded time go on, so that what fired may end."""
+    path = tmp_path / "one.ndjson"
+    path.write_bytes(FAILED)
+    more = [] if until is None else ["--until", until]
+    (alert,) = json.loads(call("replay", path, "--json", "--rules", rules, *more)[1])["alerts"]
+    assert alert["resolved_at"] == resolved
+
+
+def test_replay_at_a_speed_takes_its_time(call, rules, events, monkeypatch) -> None:
+    """With --speed the stops are waited for, at that multiple of the recorded time."""
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("collector.cli.replay.asyncio.sleep", sleep)
+    monkeypatch.setattr("collector.cli.replay.time.monotonic", lambda: 0.0)
+    assert call("replay", events, "--rules", rules, "--json", "--speed", "2")[0] == 0
+    waited = [seconds for seconds in slept if seconds]  # the others are turns for others
+    assert waited[-1] == pytest.approx(60 / 2, abs=1)
+    assert waited == sorted(waited)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("missing.ndjson",), "missing.ndjson"),
+        (("{events}", "--until", "soon"), "--until soon"),
+        (("{events}", "--rules", "missing.yaml"), "missing.yaml"),
+        (("{events}", "--speed", "0"), "above 0"),
+        (("{events}", "--speed", "fast"), "--speed"),
+    ],
+)
+def test_replay_refuses_what_it_cannot_use(call, events, arguments: tuple[str, ...], word: str) -> None:
+    """A missing file, a wrong time or missing rules exit with 2 and one sentence."""
+    code, out, err = call("replay", *(one.format(events=events) for one in arguments))
+    assert (code, out) == (2, "")
+    assert word in err
+    assert "Traceback" not in err
+
+
+# record
+
+
+@pytest.mark.parametrize("source", ["file://{path}", "stdin:"])
+def test_what_was_recorded_replays_the_same(call, tmp_path, monkeypatch, source: str) -> None:
+    """A recording of a file, or of standard input, gives the counts and alerts of the original."""
+    original, copy = tmp_path / "original.ndjson", tmp_path / "copy.ndjson"
+    lines, _ = generate(3, 1500)
+    packed = msgspec.msgpack.encode({"kind": "sent", "task_id": "packed", "task": "a", "time": T0})
+    bodies = [line.body for line in lines if b"\n" not in line.body]
+    original.write_bytes(b"\n".join([*bodies, packed, b"\xff\x00"]) + b"\n")
+    with original.open("rb") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        real = cli.os.dup(0)
+        cli.os.dup2(stdin.fileno(), 0)
+        try:
+            code, _, err = call("record", "--source", source.format(path=original), "-o", copy)
+        finally:
+            cli.os.dup2(real, 0)
+            cli.os.close(real)
+    assert code == 0
+    assert "records" in err
+    results = [json.loads(call("replay", path, "--json", "--trails")[1]) for path in (original, copy)]
+    assert results[0]["events"]["read"] > 1500
+    assert results[1] == results[0]
+
+
+def test_record_to_standard_output(events, capfdbinary) -> None:
+    """With `-o -` the capture goes to standard output, and what is said of it to stderr."""
+    assert cli.main(["record", "--source", f"file://{events}", "-o", "-"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert len(out.splitlines()) == 3
+    assert json.loads(out.splitlines()[0])["source"] == "native"
+    assert b"3 records" in err
+
+
+def test_record_ends_after_its_time(call, tmp_path) -> None:
+    """With --seconds a source that goes on for ever is recorded for so long."""
+    code, _, err = call("record", "--source", f"unix://{tmp_path}/s", "-o", tmp_path / "x", "--seconds", "0.05")
+    assert (code, "0 records" in err) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--source", "file:///nowhere", "-o", "{tmp}/x"), "nowhere"),
+        (("--source", "kafka:/x", "-o", "{tmp}/x"), "--source"),
+        (("--source", "http://127.0.0.1:9810/v1/events", "-o", "{tmp}/x"), "pushed to"),
+        (("--source", "stdin:", "-o", "{tmp}/no/x"), "cannot write"),
+    ],
+)
+def test_record_refuses_what_it_cannot_use(call, tmp_path, arguments: tuple[str, ...], word: str) -> None:
+    """A source or a file that cannot be had exits with 2 and one sentence."""
+    code, _, err = call("record", *(one.format(tmp=tmp_path) for one in arguments))
+    assert (code, word in err, "Traceback" in err) == (2, True, False)
+
+
+# notify
+
+
+class Channels:
+    """Targets that take or refuse what they are sent."""
+
+    def __init__(self, *errors: Exception | None) -> None:
+        self.errors = errors
+        self.sent: list[tuple[str, str]] = []
+
+    def open(self):
+        """The channel of a configuration."""
+        return self
+
+    name, description, spacing_seconds = "kept", "keeps", 0.0
+
+    async def send(self, notification) -> None:
+        """Take it, or raise what stands at its place."""
+        self.sent.append((notification.status, notification.title))
+        error = self.errors[(len(self.sent) - 1) % len(self.errors)]
+        if error is not None:
+            raise error
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "word"),
+    [
+        (None, 0, "firing: taken"),
+        (cli.notify.ChannelError("refused", retryable=False), 1, "not taken, refused"),
+        (TimeoutError(), 1, "not taken, no answer"),
+    ],
+)
+def test_a_sample_of_each_kind_is_sent(call, monkeypatch, error: Exception | None, code: int, word: str) -> None:
+    """One start, one end and one summary go to each target; the exit code says whether all were taken."""
+    target = Channels(error)
+    monkeypatch.setattr(cli.notify.channels, "from_url", lambda _url: target)
+    got, out, _ = call("notify", "test", "--notify", "x://")
+    assert (got, word in out) == (code, True)
+    assert [status for status, _ in target.sent] == ["firing", "resolved", "resolved"]
+    assert "away" in target.sent[2][1]
+
+
+def test_a_target_that_is_not_understood_is_a_wrong_call(call) -> None:
+    """A URL that names no target exits with 2, and shows no secret."""
+    code, _, err = call("notify", "test", "--notify", "nonsense://user:hunter2@h")
+    assert (code, "hunter2" in err) == (2, False)
+    assert "--notify" in err
+
+
+def test_a_target_may_stand_in_a_file(call, monkeypatch, tmp_path) -> None:
+    """As for `run`, `file:` names a file with the URL; one that is not there is a wrong call."""
+    path = tmp_path / "url"
+    path.write_text("x://secret\n")
+    asked = []
+    monkeypatch.setattr(cli.notify.channels, "from_url", lambda url: asked.append(url) or Channels(None))
+    assert call("notify", "test", "--notify", f"file:{path}")[0] == 0
+    assert asked == ["x://secret"]
+    code, _, err = call("notify", "test", "--notify", f"file:{tmp_path}/missing")
+    assert (code, "missing" in err) == (2, True)
+
+
+# run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-c", "missing.yaml"), ("missing.yaml",)),
+        (("--listen", "9810"), ("--listen",)),
+        (("--listen", "0.0.0.0:9810"), ("--token-file",)),
+        (("--source", "kafka:/x", "--source", "nonsense://h"), ("--source:1", "--source:2")),
+        (("--rules", "missing.yaml", "--notify", "nonsense://u:hunter2@h"), ("missing.yaml", "notify:1")),
+        (("--tasks", "t.yaml", "--routes", "r.yaml"), ("`tasks`", "`routes`")),
+        (("--external-url", "ftp://x"), ("--external-url",)),
+    ],
+)
+def test_run_refuses_what_it_cannot_use(call, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    """Every problem of the call and of its files is said with its place, and the exit code is 2."""
+    code, out, err = call("run", *arguments)
+    assert (code, out) == (2, "")
+    assert all(word in err for word in words)
+    assert "hunter2" not in err
+    assert "Traceback" not in err

@@ -1,0 +1,256 @@
+"""The daemon as a process: signals, exit codes, and what is on stderr when it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.shell import FAILING, T0, event
+
+ROOT = Path(__file__).parents[3]
+
+# Puts a source with a fault in the place of `stdin:`, then is `tasktrail`.
+FAULTY = """
+import asyncio, sys
+from collector import app
+from collector.plugs import Feed
+
+class Stubborn:
+    async def run(self, intake):
+        intake.connected("hangs")
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                pass
+
+class Broken:
+    async def run(self, intake):
+        raise RuntimeError("failed on redis://u:hunter2@h")
+
+feed = app.feed
+app.feed = lambda url: Feed(name="faulty", build={}) if url.scheme == "stdin" else feed(url)
+from collector.cli.main import main
+sys.exit(main())
+"""
+
+
+class Process:
+    """`tasktrail run`, with its stderr read as it comes."""
+
+    def __init__(self, *arguments: str, source: str | None = None, **options: object) -> None:
+        code = ["-m", "collector"] if source is None else ["-c", FAULTY.replace("{}", source)]
+        self.popen = subprocess.Popen(
+            [sys.executable, *code, *arguments],
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        self.lines: list[str] = []
+        self._queue: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self.popen.stderr:
+            self._queue.put(line)
+        self._queue.put(None)
+
+    def line(self, word: str) -> str:
+        """The next line on stderr with a word in it."""
+        while (line := self._queue.get(timeout=20)) is not None:
+            self.lines.append(line)
+            if word in line:
+                return line
+        pytest.fail(f"no line with {word!r} in {self.lines}")
+
+    def end(self) -> int:
+        """Its exit code, once it has ended; it is given as long as a service manager gives."""
+        code = self.popen.wait(timeout=10)
+        self._reader.join()
+        while (line := self._queue.get()) is not None:
+            self.lines.append(line)
+        return code
+
+    def close(self) -> None:
+        """Whatever is left is ended."""
+        self.popen.kill()
+        self.popen.wait()
+        self._reader.join()
+        self.popen.stdout.close()
+        self.popen.stderr.close()
+
+
+@pytest.fixture
+def start() -> Iterator[object]:
+    """Starts processes, and ends what is left of them."""
+    started: list[Process] = []
+
+    def begin(*arguments: str, **options: object) -> Process:
+        started.append(Process(*arguments, **options))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.close()
+
+
+@pytest.fixture
+def rules(tmp_path) -> Path:
+    """A rule file."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(FAILING)
+    return path
+
+
+RUN = ("run", "--state", "none", "--listen", "127.0.0.1:0")
+
+
+def address(process: Process) -> str:
+    """Where the daemon listens."""
+    return process.line("listens on").split("listens on ")[1].strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(start, number: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end the daemon in order, with exit code 0."""
+    process = start(*RUN)
+    address(process)
+    process.line("no --external-url")
+    process.popen.send_signal(number)
+    assert process.end() == 0
+    assert "stopped" in process.lines[-1]
+
+
+def test_a_source_that_hangs_does_not_keep_it_alive(start) -> None:
+    """A source that does not end when it is told to is left behind: the process ends in the time that is given."""
+    process = start(*RUN, "--source", "stdin:", source="Stubborn")
+    process.line("connected, hangs")
+    process.popen.terminate()
+    assert process.end() == 0
+
+
+def test_a_second_signal_ends_it_at_once(start) -> None:
+    """A second signal does not wait for what the first one waits for."""
+    process = start(*RUN, "--source", "stdin:", source="Stubborn")
+    process.line("connected, hangs")
+    process.popen.terminate()
+    process.line("stopping")
+    process.popen.terminate()
+    assert process.end() == 0
+    assert not any("did not end" in line for line in process.lines)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_bug_ends_it_loudly(start, tmp_path, form: str) -> None:
+    """An error that nobody declared ends the process non-zero, with a traceback in the log and no secret in it."""
+    config = tmp_path / "tasktrail.yaml"
+    config.write_text(f"log: {{format: {form}}}\n")
+    process = start("run", "-c", str(config), *RUN[1:], "--source", "stdin:", source="Broken")
+    assert process.end() == 70
+    text = "".join(process.lines)
+    assert "Traceback" in text
+    assert "RuntimeError" in text
+    assert "hunter2" not in text
+    if form == "json":
+        parsed = [json.loads(line) for line in process.lines]
+        assert parsed[-1]["level"] == "critical"
+        assert "RuntimeError" in parsed[-1]["traceback"]
+
+
+def test_a_busy_port_is_one_line(start) -> None:
+    """A second daemon on the same port exits with 2 and one line that says what to do."""
+    port = address(start(*RUN)).rpartition(":")[2]
+    second = start("run", "--state", "none", "--listen", f"127.0.0.1:{port}")
+    assert second.end() == 2
+    assert [line for line in second.lines if "choose another --listen" in line] == second.lines
+
+
+def post(url: str, body: bytes = b"") -> tuple[int, str]:
+    """Status and text of a POST."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_sighup_reads_the_rules_again(start, rules) -> None:
+    """SIGHUP takes new rules; where they are broken the old ones are kept, and it is said why."""
+    process = start(*RUN, "--rules", str(rules))
+    url = address(process)
+    process.line("no --external-url")
+    assert post(f"{url}/v1/events", event("failed", "1", None, error="E"))[0] == 200
+    process.line("alert firing")
+    rules.write_text("groups: 7\n")
+    process.popen.send_signal(signal.SIGHUP)
+    process.line("kept the old rules")
+    process.line(f"{rules}:1:9")
+    rules.write_text(FAILING.replace("alert: Failing", "alert: Renamed"))
+    process.popen.send_signal(signal.SIGHUP)
+    process.line("the new rules hold")
+    process.line("alert resolved alertname=Failing")
+    process.line("alert firing alertname=Renamed")
+
+
+def test_standard_input_is_a_source(start, rules, tmp_path) -> None:
+    """A file on standard input is read to its end, and the daemon goes on."""
+    events = tmp_path / "events"
+    events.write_bytes(event("sent", "1", T0) + b"\n")
+    process = start(*RUN, "--rules", str(rules), "--source", f"file://{events}", "--source", "stdin:")
+    process.line("read to its end")
+    process.line("read to its end")
+    process.popen.terminate()
+    assert process.end() == 0
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path) -> None:
+    """`tasktrail replay ... | head` ends without a word."""
+    events = tmp_path / "events"
+    events.write_bytes(b"\n".join(event("sent", str(number), T0, task=f"t{number}") for number in range(3000)))
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "collector", "replay", str(events), "--json"]
+    with os.fdopen(writer, "wb") as closed:
+        done = subprocess.run(command, cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_the_demo_fires_and_resolves() -> None:
+    """The demo prints alerts as they fire and resolve, with owner and runbook, on a free port, and exits with 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "collector", "demo", "--seconds", "20"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    lowered = done.stdout.lower()
+    assert all(word in lowered for word in ("firing", "resolved", "owner", "runbook"))
+    assert done.stderr == ""
+
+
+def test_module_and_command_are_the_same() -> None:
+    """`python -m collector` is `tasktrail`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "collector", "--version"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("tasktrail ")

@@ -1,0 +1,383 @@
+"""The whole process in a test: it starts, alerts, stops in order and in time, and ends loudly where it has a bug."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+import pytest
+
+from collector import app
+from collector.documents import Duration
+from collector.model.clock import ManualClock
+from collector.model.errors import ProblemsError, TasktrailError
+from collector.model.secret import Secret
+from collector.plugs import Feed, feed
+from collector.settings import Bounds, Settings
+from collector.source_urls import parse_source
+from collector.trail.keep import Bounds as TrailBounds
+from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
+
+SETTINGS = Settings(state="none", listen="127.0.0.1:0")
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Settings with one rule file."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(FAILING)
+    return msgspec.structs.replace(SETTINGS, rules=(str(path),))
+
+
+class Once:
+    """A source that delivers bodies and rests, or ends."""
+
+    def __init__(self, *bodies: bytes, ends: bool = False, at: float = T0) -> None:
+        self._bodies = bodies
+        self._ends = ends
+        self._at = at
+        self.cancelled = False
+
+    async def run(self, intake) -> None:
+        """Deliver."""
+        intake.connected("reads")
+        times = [self._at] * len(self._bodies)
+        await intake.take(batch(self._bodies, received_at=self._at, times=times, is_head=True))
+        if self._ends:
+            return
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled = True
+
+
+FAILED = event("failed", "bad", T0, error="E")
+
+
+async def test_an_event_becomes_a_notification(settings, caplog) -> None:
+    """From a source over rules and routing to a channel; and start-up says what it reads, sends to and lacks."""
+    channel = Kept()
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        async with running(settings, feeds=(Feed(name="one", build=lambda: Once(FAILED)),), channels=(channel,)):
+            await until(lambda: channel.sent)
+    (notification,) = channel.sent
+    assert (notification.status, dict(notification.group_labels)["alertname"]) == ("firing", "Failing")
+    said = caplog.text
+    assert "listens on http://127.0.0.1:" in said
+    assert "memory only" in said
+    assert "source one: connected, reads" in said
+    assert "no --external-url" in said
+    assert "no --notify" not in said
+    assert said.index("stopping: ") < said.index("stopped")
+
+
+async def test_what_was_seen_is_said_once(settings, caplog) -> None:
+    """Some seconds after the start it is said of each source what it has delivered, once."""
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        async with running(settings, feeds=(Feed(name="one", build=lambda: Once(FAILED)),)) as made:
+            await until(lambda: made.daemon.axes[0].totals.read)
+            for seconds in (6, 8, 10):
+                made.clock.at = T0 + seconds
+                made.daemon.woken()
+                await until(lambda: made.daemon._sampled_at == made.clock.at)
+    assert caplog.text.count("source one: 1 events seen") == 1
+    assert caplog.text.count("source http: no event yet") == 1
+
+
+async def test_what_was_pushed_needs_no_source(settings) -> None:
+    """Without any source the push endpoint is there, under the name http."""
+    async with running(settings) as made:
+        assert [(axis.name, axis.is_up, axis.is_pushed) for axis in made.daemon.axes] == [("http", True, True)]
+        assert made.daemon.is_ready
+
+
+async def test_a_configured_push_endpoint_has_its_own_name(settings) -> None:
+    """A source of scheme http names and places what is pushed."""
+    url = parse_source("http://127.0.0.1:9810/v1/events?clock=event&application=shop&name=pushed", {}, Secret)
+    async with running(msgspec.structs.replace(settings, sources=(url,))) as made:
+        (axis,) = made.daemon.axes
+        assert (axis.name, axis.application, axis.clock) == ("pushed", "shop", "event")
+
+
+async def test_a_finite_source_ends_without_ending_the_process(settings) -> None:
+    """A file that was read to its end stays up, and the daemon goes on."""
+    async with running(settings, feeds=(Feed(name="file", build=lambda: Once(FAILED, ends=True)),)) as made:
+        await until(made.daemon.alerts)
+        await asyncio.sleep(0)
+        assert not made.ended.done()
+        assert made.daemon.axes[0].is_up
+
+
+async def test_a_start_up_backlog_is_walked(settings) -> None:
+    """What a source holds from before the start is evaluated along its own time, and told as the past."""
+    channel = Kept()
+    hour_old = Once(event("failed", "old", T0 - 3600), event("failed", "new", T0 - 1), at=T0)
+    feeds = (Feed(name="one", clock="event", build=lambda: hour_old),)
+    async with running(settings, feeds=feeds, channels=(channel,)) as made:
+        await until(lambda: made.daemon.axes[0].totals.read)
+        for second in range(1, 20):
+            made.clock.at = T0 + second
+            made.daemon.woken()
+            await until(lambda: made.daemon._sampled_at == made.clock.at)
+        await until(lambda: len(channel.sent) == 3)
+        assert [one.active_at for one in made.daemon.pipeline.alerts()] == [T0 - 1]
+    summary, begun, ended = channel.sent
+    assert "while the monitor was away" in summary.title
+    assert summary.alerts[0].active_at == T0 - 3600
+    assert (begun.status, ended.status) == ("firing", "resolved")
+
+
+class Stubborn:
+    """A source that does not end when it is cancelled, until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.let_go = asyncio.Event()
+        self.gone = asyncio.Event()
+
+    async def run(self, intake) -> None:
+        """Hang on."""
+        intake.connected("reads")
+        while not self.let_go.is_set():
+            try:
+                await self.let_go.wait()
+            except asyncio.CancelledError:
+                continue
+        self.gone.set()
+
+
+async def test_a_source_that_hangs_is_left_behind(settings, monkeypatch, caplog) -> None:
+    """A source that does not end when it is told to does not keep the process from ending."""
+    monkeypatch.setattr(app, "STOP_SECONDS", 0.05)
+    monkeypatch.setattr(app, "CLOSE_SECONDS", 0.05)
+    stubborn = Stubborn()
+    caplog.set_level(logging.INFO, "tasktrail")
+    async with running(settings, feeds=(Feed(name="stubborn", build=lambda: stubborn),)) as made:
+        await until(lambda: made.daemon.is_ready)
+    assert made.ended.result() == 0
+    assert not stubborn.gone.is_set()
+    assert "source stubborn did not end" in caplog.text
+    stubborn.let_go.set()
+    await stubborn.gone.wait()
+
+
+class Hanging(Kept):
+    """A channel that never answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def send(self, _notification) -> None:
+        """Never confirm."""
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_second_signal_ends_at_once(settings) -> None:
+    """While the queues are drained, a second signal skips to the end."""
+    channel = Hanging()
+    async with running(settings, feeds=(Feed(name="one", build=lambda: Once(FAILED)),), channels=(channel,)) as made:
+        await channel.asked.wait()
+        made.stop.set()
+        await asyncio.sleep(0.01)
+        assert not made.ended.done()
+        made.hurry.set()
+        assert await made.ended == 0
+
+
+async def test_draining_has_a_deadline(settings, monkeypatch, caplog) -> None:
+    """A target that does not answer holds up the end until the deadline, and what it did not take is said."""
+    monkeypatch.setattr(app, "DRAIN_SECONDS", 0.05)
+    channel = Hanging()
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        feeds = (Feed(name="one", build=lambda: Once(FAILED)),)
+        async with running(settings, feeds=feeds, channels=(channel,)):
+            await channel.asked.wait()
+    assert "1 notifications were not sent" in caplog.text
+
+
+async def test_the_whole_stop_has_a_deadline(settings, monkeypatch) -> None:
+    """Whatever hangs while the daemon stops, it ends."""
+    monkeypatch.setattr(app, "DEADLINE_SECONDS", 0.05)
+    channel = Hanging()
+    async with running(settings, feeds=(Feed(name="one", build=lambda: Once(FAILED)),), channels=(channel,)) as made:
+        await channel.asked.wait()
+    assert made.ended.result() == 0
+
+
+async def test_what_is_ripe_at_the_end_is_sent(settings) -> None:
+    """An alert that a last batch caused is evaluated and sent before the process ends."""
+    channel = Kept()
+    source = Once(FAILED)
+    async with running(settings, feeds=(Feed(name="one", build=lambda: source),), channels=(channel,)) as made:
+        await until(lambda: made.daemon.axes[0].totals.read)
+    assert source.cancelled
+    assert len(channel.sent) == 1
+
+
+class Broken:
+    """A source with a bug."""
+
+    async def run(self, intake) -> None:
+        """Fail as nobody expects."""
+        intake.connected("reads")
+        raise ZeroDivisionError
+
+
+async def test_a_bug_ends_the_process(settings) -> None:
+    """An error that nobody declared ends the daemon with that error, and gives the port back."""
+    async with running(settings, feeds=(Feed(name="broken", build=Broken),)) as made:
+        await asyncio.wait([made.ended])
+    with pytest.raises(ZeroDivisionError):
+        made.ended.result()
+
+
+async def test_a_bug_while_stopping_is_not_hidden(settings) -> None:
+    """A source that fails when it is told to end makes the end a failure."""
+
+    class Late(Once):
+        async def run(self, intake) -> None:
+            try:
+                await super().run(intake)
+            finally:
+                raise ZeroDivisionError
+
+    async with running(settings, feeds=(Feed(name="late", build=Late),)) as made:
+        await until(lambda: made.daemon.is_ready)
+    with pytest.raises(ZeroDivisionError):
+        made.ended.result()
+
+
+async def problems_of(settings: Settings) -> list[str]:
+    """What a start is refused with."""
+    with pytest.raises(ProblemsError) as refused:
+        await app.run(settings, asyncio.Event(), clock=ManualClock(T0))
+    return [str(problem) for problem in refused.value.problems]
+
+
+async def test_every_problem_is_reported_at_once(settings, tmp_path) -> None:
+    """Rules, targets, token and settings that cannot be used are refused together, before anything has started."""
+    wrong = msgspec.structs.replace(
+        settings,
+        rules=(*settings.rules, str(tmp_path / "missing.yaml")),
+        notify=(Secret("nonsense"), Secret("nonsense2")),
+        token_file=str(tmp_path / "token"),
+        tasks="tasks.yaml",
+        routes="routes.yaml",
+    )
+    found = "\n".join(await problems_of(wrong))
+    for word in ("missing.yaml", "notify:1", "notify:2", "token", "`tasks`", "`routes`"):
+        assert word in found
+
+
+async def test_a_target_named_twice_is_refused(settings) -> None:
+    """The same target twice would be told everything twice."""
+    url = Secret("webhook+http://127.0.0.1:9/hook")
+    (problem,) = await problems_of(msgspec.structs.replace(settings, notify=(url, url)))
+    assert "twice" in problem
+
+
+@pytest.mark.parametrize(("content", "word"), [("", "empty"), (" \n", "empty"), (None, "cannot be read")])
+async def test_a_token_must_be_there(settings, tmp_path, content: str | None, word: str) -> None:
+    """A token file without a token is refused."""
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content)
+    (problem,) = await problems_of(msgspec.structs.replace(settings, token_file=str(path)))
+    assert word in problem
+
+
+def test_a_token_is_the_line_of_its_file(settings, tmp_path) -> None:
+    """White space around the token is not part of it, and it prints as stars."""
+    path = tmp_path / "token"
+    path.write_text(" s3cret\n")
+    token = app.token(msgspec.structs.replace(settings, token_file=str(path)))
+    assert token is not None
+    assert (token.reveal(), str(token)) == ("s3cret", "***")
+
+
+async def test_a_busy_port_is_one_line(settings) -> None:
+    """An address that cannot be had is refused with a sentence that says what to choose."""
+    async with running(settings) as made:
+        port = made.url.rpartition(":")[2]
+        busy = msgspec.structs.replace(settings, listen=f"127.0.0.1:{port}")
+        with pytest.raises(TasktrailError, match=f"cannot listen on 127.0.0.1:{port}: .*; choose another --listen"):
+            await app.run(busy, asyncio.Event(), clock=ManualClock(T0))
+
+
+async def test_a_listener_on_ipv6(settings, caplog) -> None:
+    """A v6 address is listened on, and shown in brackets."""
+    wanted = msgspec.structs.replace(settings, listen="[::1]:0")
+    stop = asyncio.Event()
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        parts = app.Parts(started=lambda _daemon, _port: stop.set())
+        assert await app.run(wanted, stop, clock=ManualClock(T0), parts=parts) == 0
+    assert "listens on http://[::1]:" in caplog.text
+
+
+def test_rule_files_of_a_folder(tmp_path) -> None:
+    """A folder stands for its rule files in order, without their tests; a file given twice is read once."""
+    for name in ("b.yaml", "a.yml", "a_test.yaml", "notes.txt"):
+        (tmp_path / name).write_text(FAILING)
+    assert [path.name for path in app.rule_files([str(tmp_path), str(tmp_path / "b.yaml")])] == ["a.yml", "b.yaml"]
+    assert app.rule_files(["shipped"])
+
+
+def test_rule_files_that_cannot_be_read(tmp_path) -> None:
+    """What is missing, empty or no text is named, all at once."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ProblemsError, match="no rule file") as refused:
+        app.rule_files([str(tmp_path / "empty"), "/nowhere"])
+    assert len(refused.value.problems) == 2
+    (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "wrong.yaml").write_text("groups: 7")
+    with pytest.raises(ProblemsError, match="cannot be read") as refused:
+        app.load_rules([str(tmp_path)])
+    assert {problem.file for problem in refused.value.problems} == {
+        str(tmp_path / "bad.yaml"),
+        str(tmp_path / "wrong.yaml"),
+    }
+
+
+def test_bounds_are_those_of_the_configuration() -> None:
+    """Each bound of the configuration is the one that holds."""
+    bounds = Bounds(
+        open_trails=1,
+        open_age=Duration(2),
+        trail_bytes=3,
+        finished_ids=4,
+        finished_age=Duration(5),
+        series=6,
+        series_idle=Duration(7),
+    )
+    limits = app.limits(msgspec.structs.replace(SETTINGS, bounds=bounds, grace=8))
+    assert limits.bounds == TrailBounds(open_trails=1, open_seconds=2, bytes=3, finished_ids=4, finished_seconds=5)
+    assert (limits.series, limits.idle_seconds, limits.grace) == (6, 7, 8)
+
+
+URLS = [
+    ("kafka://h:9092/a,b?security_protocol=SASL_SSL&sasl_mechanism=PLAIN&sasl_username=u&sasl_password=p", False),
+    ("redis-stream://u:p@h:6379/2/st?tls=true", False),
+    ("unix:///tmp/x.sock", True),
+    ("file:///tmp/x.ndjson", False),
+    ("stdin:", False),
+]
+
+
+@pytest.mark.parametrize(("url", "is_pushed"), URLS)
+def test_every_scheme_has_its_source(url: str, *, is_pushed: bool) -> None:
+    """Each scheme builds a new client each time, which shows no secret."""
+    made = feed(parse_source(url, {}, Secret))
+    assert made.build is not None
+    first, second = made.build(), made.build()
+    assert first is not second
+    assert made.is_pushed is is_pushed
+    assert "'p'" not in repr(vars(first))
+
+
+def test_settings_show_no_secret() -> None:
+    """The repr of settings, which stands in tracebacks, has stars for targets, passwords and tokens."""
+    url = parse_source("kafka://u:hunter2@h/a?sasl_password=hunter3", {}, Secret)
+    settings = msgspec.structs.replace(SETTINGS, sources=(url,), notify=(Secret("webhook+http://h/?token=hunter4"),))
+    assert "hunter" not in repr(settings)
