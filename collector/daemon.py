@@ -25,7 +25,7 @@ from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
-from collector.ticker import target
+from collector.ticker import BETWEEN_SLOTS, target
 from collector.web.exposition import family_metric
 
 STEP = 0.005
@@ -81,7 +81,9 @@ class Daemon:
         while True:
             self._wake.clear()
             is_live = await self.turn()
-            await asyncio.sleep(BETWEEN_TURNS if is_live else ALONG_A_BACKLOG)
+            # A rule that was held back gets its turn to the millisecond: its reader has waited long enough.
+            held = self.pipeline.ticker.held_until - self._clock.now()
+            await asyncio.sleep(min(max(0.0, held), BETWEEN_TURNS) if is_live else ALONG_A_BACKLOG)
             if not self._wake.is_set():
                 try:
                     async with asyncio.timeout(self._rest()):
@@ -103,15 +105,24 @@ class Daemon:
             spent = clock.monotonic() - began
             if spent > STEP:
                 telemetry.stalled(spent)
-                self._say(clock.now())
+                self.say()
                 await asyncio.sleep(0)
                 began = self._moved_at = clock.monotonic()
-        self._say(clock.now())
+        self.say()
         telemetry.stalled(clock.monotonic() - began)
         return until.is_live
 
-    def _say(self, now: float) -> None:
-        for notification in self.pipeline.notifications(now):
+    async def last_turn(self) -> None:
+        """Evaluate what was counted, also by rules that were held back, and say what is ripe."""
+        await self.turn()
+        held = self.pipeline.ticker.held_until - self._clock.now()
+        if held < BETWEEN_SLOTS:
+            await asyncio.sleep(max(0.0, held))
+            await self.turn()
+
+    def say(self) -> None:
+        """Hand what is ripe to delivery."""
+        for notification in self.pipeline.notifications(self._clock.now()):
             self.delivery.submit(notification)
 
     def _rest(self) -> float:
