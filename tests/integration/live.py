@@ -200,8 +200,9 @@ async def produce(bootstrap: str, topic: str, records: Sequence[tuple[bytes | No
 
 
 def command_of(broker: Broker) -> list[str]:
-    """The command line of a broker's first process."""
-    return Path(f"/proc/{broker.pids[0]}/cmdline").read_bytes().decode().split("\0")[:-1]
+    """The command line of a broker's first process; a server may have put another name in its place."""
+    process = Path(f"/proc/{broker.pids[0]}")
+    return [str((process / "exe").readlink()), *(process / "cmdline").read_bytes().decode().split("\0")[1:-1]]
 
 
 def revive(broker: Broker, command: Sequence[str], ready: Callable[[], bool], seconds: float = 60.0) -> None:
