@@ -318,7 +318,7 @@ async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Tas
             task.result()
     try:
         async with asyncio.timeout(TURN_SECONDS):  # of a long backlog the rest is left where it stands
-            await daemon.last_turn()
+            await daemon.finish()
     except TimeoutError:
         daemon.say()
     return await delivery.drain(DRAIN_SECONDS)

@@ -74,14 +74,17 @@ class Axis(msgspec.Struct, kw_only=True):
         An event without one happened with the one before it: another clock must not push the watermark. Where nothing
         came before it, it takes the record's time.
         """
-        ats: list[float] = []
+        times = [now if event.time is None else event.time for event in events]
+        if max(times, default=now) < now:
+            return times  # all have one
         newest = self.place(place).newest
-        for event, other in zip(events, others, strict=True):
-            own = event.time
-            if own is not None:
-                newest = max(newest, min(own, now))
-            ats.append(min(own, now) if own is not None else newest if newest > -math.inf else min(other, now))
-        return ats
+        for index, (event, other) in enumerate(zip(events, others, strict=True)):
+            if event.time is not None:
+                times[index] = min(event.time, now)
+                newest = max(newest, times[index])
+            else:
+                times[index] = newest if newest > -math.inf else min(other, now)
+        return times
 
     def advance(self, batch: Batch, ats: Sequence[float]) -> None:
         """A batch was counted."""

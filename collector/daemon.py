@@ -13,6 +13,8 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.group import Group
+from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
@@ -23,10 +25,11 @@ from collector.model.errors import ProblemsError
 from collector.model.record import Outcome
 from collector.pipeline import Pipeline
 from collector.series.expose import families
+from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import BETWEEN_SLOTS, target
-from collector.web.exposition import family_metric
+from collector.web.exposition import pieces
 
 STEP = 0.005
 """Seconds of one uninterrupted step of evaluation, as far as single stops allow."""
@@ -60,13 +63,14 @@ class Daemon:
         self.delivery = delivery
         self.lanes: list[Lane] = []
         self.pushed: Lane | None = None
+        self.started_at = clock.now()
         self._clock = clock
         self._pages = pages
         self._load_rules = load_rules
         self._wake = asyncio.Event()
         self._moved_at = clock.monotonic()
         self._patience_until = clock.now() + PATIENCE
-        self._introduce_at = clock.now() + INTRODUCED_AFTER
+        self._introduce_at = clock.monotonic() + INTRODUCED_AFTER
         self._specs: Sequence[GroupSpec] | None = None
         self._sampled_at = -math.inf
 
@@ -112,12 +116,11 @@ class Daemon:
         telemetry.stalled(clock.monotonic() - began)
         return until.is_live
 
-    async def last_turn(self) -> None:
-        """Evaluate what was counted, also by rules that were held back, and say what is ripe."""
+    async def finish(self) -> None:
+        """The last turns: a rule that is held back between slots is evaluated too, as nobody will come back for it."""
         await self.turn()
-        held = self.pipeline.ticker.held_until - self._clock.now()
-        if held < BETWEEN_SLOTS:
-            await asyncio.sleep(max(0.0, held))
+        if self.pipeline.ticker.held_until < math.inf:
+            await asyncio.sleep(BETWEEN_SLOTS)
             await self.turn()
 
     def say(self) -> None:
@@ -136,11 +139,12 @@ class Daemon:
 
         At the wall's time, also along a backlog: a rule about ourselves must not take the backlog's hour for its own.
         """
-        if now - self._sampled_at < 1.0:
+        since = self._clock.monotonic()
+        if since - self._sampled_at < 1.0:
             return
-        self._sampled_at = now
+        self._sampled_at = since
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
-        if now >= self._introduce_at:
+        if since >= self._introduce_at:
             self._introduce_at = math.inf
             for axis in pipeline.axes:
                 telemetry.source_seen(axis.name, axis.totals.read)
@@ -177,20 +181,39 @@ class Daemon:
         """The last records that could not be used."""
         return self.pipeline.telemetry.rejected
 
+    @property
+    def store(self) -> Store:
+        """The series."""
+        return self.pipeline.store
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """The rule groups."""
+        return self.pipeline.ticker.groups
+
+    def is_blind(self, rule: Rule) -> bool:
+        """Whether a source that the rule reads cannot be believed now."""
+        return self.pipeline.is_blind(rule)
+
     def now(self) -> float:
         """Unix seconds."""
         return self._clock.now()
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start."""
+        return self._clock.monotonic()
 
     def alerts(self) -> Sequence[Alert]:
         """Pending and firing alerts."""
         return [alert for alert in self.pipeline.alerts() if alert.state != "resolved"]
 
-    def metrics(self) -> Iterator[Metric]:
+    def metrics(self, *, with_created: bool) -> Iterator[Metric]:
         """Everything for /metrics."""
+        started_at = self.started_at if with_created else None
         for family in families(self.pipeline.store):
             if family.name not in EXPOSED:  # in the store these are samples for rules
-                yield family_metric(family)
-        yield from self.pipeline.telemetry.collect()
+                yield from pieces(family, started_at)
+        yield from self.pipeline.telemetry.collect(started_at)
 
     def task(self, task_id: str) -> Any | None:
         """A trail's timeline."""

@@ -25,6 +25,7 @@ from collector.routing.grouping import Grouping
 from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.routing.route import BUILT_IN
+from collector.series import celery
 from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
@@ -74,6 +75,8 @@ class Witness(msgspec.Struct, frozen=True):
     facts: tuple[str, ...]
     window: float
     pages: bool
+    is_celery: bool
+    """Whether it reads celery-exporter's names, and its alerts have that exporter's labels."""
 
 
 class Pipeline:
@@ -97,7 +100,7 @@ class Pipeline:
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self._is_blind, telemetry.rule_failed)
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, telemetry.rule_failed)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
         self._monotonic = monotonic
@@ -122,7 +125,7 @@ class Pipeline:
         rules = [rule for group in groups for rule in group.rules]
         connect(rules)
         self._witnesses = {rule.place: _witness(rule) for rule in rules if isinstance(rule, AlertRule)}
-        self._expect(rules)
+        self.expect([selector for rule in rules for selector in rule.selectors])
         former = {(group.spec.file, group.name): group for group in self.ticker.groups}
         for group in groups:
             if twin := former.get((group.spec.file, group.name)):
@@ -133,9 +136,9 @@ class Pipeline:
                 self.grouping.insert([alert], self._now)
         self.ticker.use(groups)
 
-    def _expect(self, rules: Iterable[Rule]) -> None:
+    def expect(self, selectors: Iterable[Selector]) -> None:
         """Let series exist that rules name in full, so that they begin with 0."""
-        for selector in (selector for rule in rules for selector in rule.selectors):
+        for selector in selectors:
             fixed = {matcher.name: matcher.value for matcher in selector.matchers if matcher.op == "="}
             if selector.name and {"task", "queue"} <= fixed.keys():
                 self.store.expect(selector.name, labels_of(fixed))
@@ -173,12 +176,13 @@ class Pipeline:
         if self.store.frontier in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
             since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
-            rows = matching_rows(self.rows, dict(alert.labels))
+            labels = dict(alert.labels)
+            rows = matching_rows(self.rows, celery.own_labels(labels) if witness.is_celery else labels)
             alert.evidence = self.stitcher.evidence(rows, witness.facts, since)
             witness.rule.show(alert.labels, alert.evidence)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 
-    def _is_blind(self, rule: Rule) -> bool:
+    def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed at the instant that is evaluated."""
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
         silent = [axis for axis in self.axes if not self._is_seen(axis, patience)]
@@ -203,6 +207,7 @@ def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
 
 def metric_of(name: str | None) -> str | None:
     """The event-fed metric behind a selector's name, or None where it reads something else."""
+    name = celery.ours(name)
     if name is None or name in FED_BY:
         return name
     return next((base for suffix in SUFFIXES if (base := name.removesuffix(suffix)) != name and base in FED_BY), None)
@@ -211,7 +216,13 @@ def metric_of(name: str | None) -> str | None:
 def _witness(rule: AlertRule) -> Witness:
     names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
     facts = tuple(dict.fromkeys(SHOWN_BY.get(fact, fact) for name in names for fact in FED_BY[name]))
-    return Witness(rule, facts, max(rule.windows, default=0.0), pages=not PAGING_METRICS.isdisjoint(names))
+    return Witness(
+        rule,
+        facts,
+        max(rule.windows, default=0.0),
+        pages=not PAGING_METRICS.isdisjoint(names),
+        is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
+    )
 
 
 def _reads(selector: Selector, source: str) -> bool:

@@ -232,12 +232,17 @@ class Telemetry:
             for values, number in self._values[name].items():
                 yield exposed, labels_of(zip(label_names, values, strict=True)), number
 
-    def collect(self) -> Iterable[Metric]:
-        """For a prometheus-client registry."""
+    def collect(self, started_at: float | None = None) -> Iterable[Metric]:
+        """For a prometheus-client registry; with `started_at`, when the counters began."""
         for name, (kind, text, label_names) in METRICS.items():
-            family: Metric = (GaugeMetricFamily if kind == "gauge" else CounterMetricFamily)(
-                name, text, labels=label_names
-            )
-            for values, number in sorted(self._values[name].items()):
-                family.add_metric(values, number)  # type: ignore[attr-defined]
-            yield family
+            rows = sorted(self._values[name].items())
+            if kind == "gauge":
+                gauge = GaugeMetricFamily(name, text, labels=label_names)
+                for values, number in rows:
+                    gauge.add_metric(values, number)
+                yield gauge
+                continue
+            counter = CounterMetricFamily(name, text, labels=label_names)
+            for values, number in rows:
+                counter.add_metric(values, number, created=started_at)
+            yield counter

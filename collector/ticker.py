@@ -137,7 +137,7 @@ class Ticker:
 
     def walk(self, until: Target) -> Iterator[list[Alert]]:
         """Move the frontier to `until`, stop by stop, in short steps; each gives the alerts that changed in it."""
-        if until.at <= self._store.frontier:
+        if until.at < self._store.frontier:
             return
         is_recorded = until.wall is None
         changes = iter(() if until.is_live else self._store.pending_instants(until.at))

@@ -1,7 +1,6 @@
 """Rule files: loaded whole, evaluated at instants, giving the alerts that changed. Never reads the clock."""
 
 from collector.alerting.dependencies import connect
-from collector.alerting.findings import findings
 from collector.alerting.group import Failure, Group, next_slot
 from collector.alerting.lifecycle import AlertRule
 from collector.alerting.recording import RecordRule
@@ -16,7 +15,6 @@ __all__ = [
     "RuleFile",
     "RuleSpec",
     "connect",
-    "findings",
     "load",
     "next_slot",
 ]

@@ -83,6 +83,10 @@ class AlertRule(Rule):
         """Copies of all alerts: pending, firing, and those that resolved in the last 15 minutes."""
         return [copy.copy(life.alert) for life in self._lives.values()]
 
+    def kept_firing(self) -> dict[Labels, float]:
+        """Since when the expression of each alert does not hold that `keep_firing_for` keeps, Unix seconds."""
+        return {labels: life.gone_since for labels, life in self._lives.items() if life.gone_since is not None}
+
     def state(self) -> str:
         """`firing`, `pending` or `inactive`: the highest of its alerts."""
         states = {life.alert.state for life in self._lives.values()}

@@ -5,19 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 import yaml
 
-from collector.alerting.findings import findings
+from collector.alerting.checks import findings
+from collector.alerting.rulefile import RuleFile
 from collector.alerting.rulefile import load as load_rules
+from collector.cli.ground import ground
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
+from collector.settings import Settings
 from collector.settings import load as load_settings
 
-Check = Callable[[str, str], list[Problem]]
+Read = Callable[[str, str], RuleFile | Settings]
+"""Path and text to what a file says. Raises ProblemsError."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0 where nothing was found, 1 otherwise, 2 where a path is not there."""
-    files = list(dict.fromkeys(file for path in arguments.paths for file in _files(path)))
+    files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
     named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
+    whole: list[RuleFile | Settings] = []
     passed_over: list[str] = []
     for file in files:
         try:
@@ -37,13 +43,17 @@ def main(arguments: argparse.Namespace) -> int:
         except (OSError, UnicodeDecodeError) as error:
             problems.append(Problem(str(file), 1, 1, f"cannot be read: {error}"))
             continue
-        kind, check = _kind_of(text)
-        if check is None and file in named:
+        kind, read = _kind_of(text)
+        if read is None and file in named:
             problems.append(Problem(str(file), 1, 1, f"{kind} are not read by this version: leave the file out"))
-        elif check is None:
+        elif read is None:
             passed_over.append(f"{file}: passed over, {kind} are not read by this version")
         else:
-            problems += _found(check, str(file), text)
+            try:
+                whole.append(read(str(file), text))
+            except ProblemsError as error:
+                problems += error.problems
+    problems += _findings(whole)
     for line in passed_over:
         print(line)
     for problem in sorted(problems):
@@ -55,11 +65,11 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _found(check: Check, file: str, text: str) -> list[Problem]:
-    try:
-        return check(file, text)
-    except ProblemsError as error:
-        return list(error.problems)
+def _findings(whole: list[RuleFile | Settings]) -> Iterator[Problem]:
+    """What is found in rule files that have no problem by themselves."""
+    rule_files = [one for one in whole if isinstance(one, RuleFile)]
+    labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
+    return findings(rule_files, ground(rule_files, labels))
 
 
 def _files(path: str) -> list[Path]:
@@ -71,17 +81,16 @@ def _files(path: str) -> list[Path]:
     return found
 
 
-def _rules(path: str, text: str) -> list[Problem]:
-    return findings(load_rules(path, text, compile_expr))
+def _rules(path: str, text: str) -> RuleFile:
+    return load_rules(path, text, compile_expr)
 
 
-def _settings(path: str, text: str) -> list[Problem]:
-    load_settings(path, text, os.environ)
-    return []
+def _settings(path: str, text: str) -> Settings:
+    return load_settings(path, text, os.environ)
 
 
-# a key at the top of a file → what checks a file that has it; the first key decides, without any it is configuration
-KINDS: tuple[tuple[str, str, Check | None], ...] = (
+# a key at the top of a file → what reads a file that has it; the first key decides, without any it is configuration
+KINDS: tuple[tuple[str, str, Read | None], ...] = (
     ("groups", "rule files", _rules),
     ("rule_files", "unit tests of rules", None),
     ("tests", "unit tests of rules", None),
@@ -91,11 +100,15 @@ KINDS: tuple[tuple[str, str, Check | None], ...] = (
 )
 
 
-def _kind_of(text: str) -> tuple[str, Check | None]:
-    """What a file is, and its check, by the keys at its top. What is no YAML goes to the check that says where."""
+def _kind_of(text: str) -> tuple[str, Read | None]:
+    """What a file is, and what reads it, by the keys at its top. What is no YAML goes to the reader that says where."""
     try:
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError):
         return "rule files", _rules
-    keys = {key.value for key, _ in node.value} if isinstance(node, yaml.MappingNode) else set()
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    keys = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
+    if keys.isdisjoint(Settings.__struct_fields__):
+        # a key that is misspelt is still a sign of what was meant
+        keys |= {near for key in keys for near in get_close_matches(key, [kind[0] for kind in KINDS], 1, 0.8)}
     return next(((kind, check) for key, kind, check in KINDS if key in keys), ("configuration", _settings))

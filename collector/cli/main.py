@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from collector import __version__
-from collector.cli import bench, check, demo, notify, record, replay, run
+from collector.cli import bench, check, demo, notify, record, replay, run, test
 from collector.model.errors import ProblemsError, TasktrailError
 
 Configure = Callable[[argparse.ArgumentParser], None]
@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
     "demo": ("a simulated fleet, the shipped rules, alerts on the terminal", demo.configure, demo.main),
     "run": ("the daemon", run.configure, run.main),
     "check": ("find every problem in configuration and rule files", check.configure, check.main),
+    "test": ("unit tests of rules, in promtool's format", test.configure, test.main),
     "replay": ("run the pipeline over recorded events", replay.configure, replay.main),
     "record": ("write what a source delivers to a file", record.configure, record.main),
     "notify": ("try out notification targets", notify.configure, notify.main),

@@ -7,13 +7,14 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from collector import app
-from collector.cli import report
+from collector.cli import diff, report
 from collector.documents.scalars import parse_duration
 from collector.formats import capture
 from collector.model.alert import Alert
@@ -31,6 +32,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="captures or NDJSON of events; .gz and .zst too; - is stdin"
     )
     parser.add_argument("--rules", action="append", default=[], metavar="PATH|shipped", help="rule files")
+    parser.add_argument(
+        "--diff",
+        action="append",
+        default=[],
+        metavar="PATH|shipped",
+        help="other rule files to hold against them",
+    )
     parser.add_argument("--task", metavar="ID", help="the timeline of one task")
     parser.add_argument("--trace", metavar="ID", help="all trails of one trace")
     parser.add_argument("--trails", action="store_true", help="every trail with its counts")
@@ -42,7 +50,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0; 2 where a file cannot be used."""
     beyond = _beyond(arguments.until)
-    replay = Replay(app.load_rules(arguments.rules or ["shipped"]), wording=Wording(runbooks=runbooks()))
+    rule_sets = [arguments.rules or ["shipped"], *([arguments.diff] if arguments.diff else [])]
+    wording = Wording(runbooks=runbooks())
+    replays = [Replay(app.load_rules(rules), wording=wording) for rules in rule_sets]
+    replay = replays[0]
     console = Console(stderr=True)
     with Progress(
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True,
@@ -52,38 +63,49 @@ def main(arguments: argparse.Namespace) -> int:
 
         def show(changed: list[Alert]) -> None:
             progress.update(bar, description=f"{replay.axis.totals.read:,} events")
-            if not arguments.json:
+            if not arguments.json and not arguments.diff:
                 report.alerts(changed, replay.pipeline.store.frontier)
 
-        asyncio.run(_read(_Reader(replay, _Pace(arguments.speed), show), arguments.files, beyond))
-    result = replay.result()
-    stitcher = replay.pipeline.stitcher
+        asyncio.run(_read(_Reader(replays, _Pace(arguments.speed), show), arguments.files, beyond))
+    result = _result(arguments, replays)
+    if arguments.json:
+        sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
+    elif arguments.diff:
+        diff.show(msgspec.to_builtins(result["diff"]), Console(highlight=False))
+    else:
+        report.replay(msgspec.to_builtins(result))
+    return 0
+
+
+def _result(arguments: argparse.Namespace, replays: list[Replay]) -> dict[str, Any]:
+    """What is printed: the first replay, whatever else was asked about it, and what the second made differently."""
+    result = replays[0].result()
+    stitcher = replays[0].pipeline.stitcher
     if arguments.trails:
         result["trails"] = {trail.task_id: trail.summary() for trail in stitcher.trails()}
     if arguments.task:
         result["task"] = stitcher.find(arguments.task)
     if arguments.trace:
         result["trace"] = stitcher.trace(arguments.trace)
-    if arguments.json:
-        sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-    else:
-        report.replay(msgspec.to_builtins(result))
-    return 0
+    if arguments.diff:
+        result["diff"] = diff.difference(*(one.result() for one in replays))
+    return result
 
 
 async def _read(reader: _Reader, files: list[str], beyond: float) -> None:
     """File after file, then on to the end. One file is walked as it is read; several may overlap, so only then."""
     for path in files:
         reader.begin(is_only=len(files) == 1)
-        await FileSource(FileOptions(name=reader.replay.axis.name, path=STDIN if path == "-" else path)).run(reader)
-    await reader.walk(reader.replay.finish(beyond))
+        await FileSource(FileOptions(name=reader.source, path=STDIN if path == "-" else path)).run(reader)
+    await reader.walk(lambda replay: replay.finish(beyond))
 
 
 class _Reader:
-    """An intake whose daemon is a replay."""
+    """An intake whose daemon is a replay, or several side by side: pace and show are those of the first."""
 
-    def __init__(self, replay: Replay, pace: _Pace, show: Callable[[list[Alert]], None]) -> None:
-        self.replay = replay
+    def __init__(self, replays: list[Replay], pace: _Pace, show: Callable[[list[Alert]], None]) -> None:
+        self.source = replays[0].axis.name
+        self._replays = replays
         self._pace = pace
         self._show = show
         self._unpack: Callable[[Batch], Batch] | None = None
@@ -107,16 +129,22 @@ class _Reader:
         """Count a batch; its first line tells whether the file is a capture."""
         if batch.bodies and self._unpack is None:
             self._unpack = capture.unpack if capture.is_capture(batch.bodies[0]) else _as_it_is
-        self.replay.count(self._unpack(batch) if self._unpack else batch)
+        unpacked = self._unpack(batch) if self._unpack else batch
+        for replay in self._replays:
+            replay.count(unpacked)
         if self._is_only:
-            await self.walk(self.replay.walk())
+            await self.walk(Replay.walk)
         return Outcome()
 
-    async def walk(self, stops: Iterator[list[Alert]]) -> None:
+    async def walk(self, stops: Callable[[Replay], Iterator[list[Alert]]]) -> None:
         """Go along, at the pace that was asked for."""
-        for changed in stops:
-            await self._pace.wait(self.replay.pipeline.store.frontier)
+        first, *others = self._replays
+        for changed in stops(first):
+            await self._pace.wait(first.pipeline.store.frontier)
             self._show(changed)
+        for other in others:
+            for _ in stops(other):
+                pass
 
 
 def _as_it_is(batch: Batch) -> Batch:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, NoReturn
 
 from collector.gotext.builtins import BUILTINS, PARAMETERS, Function, Parameter
@@ -24,6 +25,7 @@ from collector.gotext.tree import (
     Pipe,
     Text,
     Variable,
+    walk,
 )
 from collector.gotext.values import NO_VALUE, AnyMap, Structure, TemplateError, is_true, type_name
 from collector.gotext.verbs import format_value
@@ -58,6 +60,10 @@ class Template:
     def called(self) -> frozenset[str]:
         """The functions that stand in it: who calls none that looks outside gives the same text for the same data."""
         return self._parsed.called
+
+    def parts(self) -> Iterator[Any]:
+        """Every node of it, and of the templates it defines."""
+        return walk((*self._parsed.nodes, *chain.from_iterable(self._parsed.defined.values())))
 
     def execute(self, data: Any, variables: Mapping[str, Any], context: Any = None) -> str:
         """The text for `data` (the dot). `context` is handed to functions that need it. Raises TemplateError."""

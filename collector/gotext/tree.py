@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -113,3 +114,13 @@ class Include(msgspec.Struct, frozen=True):
 
 Operand: TypeAlias = Dot | Nil | Constant | Variable | Field | Chain | Call | Pipe
 Node: TypeAlias = Text | Action | Branch | Leave | Include
+
+
+def walk(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Every part of these nodes, themselves included."""
+    for node in nodes:
+        yield node
+        for field in node.__struct_fields__:
+            value = getattr(node, field)
+            parts = value if isinstance(value, tuple) else (value,)
+            yield from walk(part for part in parts if isinstance(part, msgspec.Struct))

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import NO_LABELS, Labels
-from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Ranges, Relabel, drop_names
+from collector.promql.frame import EMPTY, Distinct, Frame, Instant, Ranges, Relabel, both, drop_names
 from collector.promql.matchers import fixed_labels
 from collector.promql.querier import Array
 from collector.promql.selectors import (
@@ -18,7 +18,6 @@ from collector.promql.selectors import (
     RangeVector,
     ScalarNode,
     joined,
-    refuse_event_histograms,
 )
 from collector.promql.windows import Window, line, quantile_over
 
@@ -189,9 +188,7 @@ class Over:
         """One element per series."""
         is_one = False
         if isinstance(self._ranges, RangeVector):
-            sets = self._ranges.sets(now)
-            refuse_event_histograms(sets)
-            is_one = len(sets) == 1
+            is_one = len(self._ranges.sets(now)) == 1
         ranges = self._ranges.eval(now)
         values, present = self.over(ranges, ranges.series)
         return self.named(ranges.labels, values, present, is_one_metric=is_one)
@@ -223,13 +220,14 @@ class Increase:
         sets = source.sets(now)
         if not sets:
             return EMPTY
-        refuse_event_histograms(sets)
         start, end = source.span(now)
         parts: list[tuple[Array, Array | None]] = []
         for one in sets:
             if one.kind == "counter":
+                events = now.querier.increase(one, start, end)
                 mask = now.querier.born(one) if now.born_only else None
-                parts.append((self.exact(now.querier.increase(one, start, end), end - start), mask))
+                known = ~np.isnan(events)
+                parts.append((self.exact(events, end - start), mask if known.all() else both(known, mask)))
             else:
                 series = now.querier.samples(one, start, end, now.step)
                 parts.append(self._sampled.over(Ranges(one.labels, series, start, end), series))

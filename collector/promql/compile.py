@@ -24,7 +24,7 @@ from collector.promql.syntax import milliseconds, parse
 DEEPEST = 200
 """Levels of nesting that are evaluated; each costs a few frames of Python's stack."""
 
-_OPS: dict[str, Literal["=", "!=", "=~", "!~"]] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
+OPS: dict[str, Literal["=", "!=", "=~", "!~"]] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 _SETS = ("and", "or", "unless")
 
 
@@ -93,6 +93,17 @@ def compile_expr(text: str) -> Expr:
     return Expr(text, kind, node, tuple(compiler.selectors))
 
 
+def compile_selector(text: str) -> Selector:
+    """What a selector without window, offset and `@` reads. Raises PromqlError for anything else."""
+    ast = parse(text)
+    if not isinstance(ast, tree.VectorSelector) or _when(ast) != When():
+        raise PromqlError(f"not a series selector: {text}")
+    compiler = _Compiler()
+    compiler.expr(ast, _Around(is_named=True))
+    (selector,) = compiler.selectors
+    return selector
+
+
 class _Around(msgspec.Struct, frozen=True):
     """What an expression's surroundings mean for it."""
 
@@ -146,7 +157,7 @@ class _Compiler:
         if ast.matchers.or_matchers:
             raise PromqlError("`or` between matchers is not PromQL: put it between selectors")
         matchers = tuple(
-            matcher(one.name, _OPS[str(one.op).rpartition(".")[2]], one.value) for one in ast.matchers.matchers
+            matcher(one.name, OPS[str(one.op).rpartition(".")[2]], one.value) for one in ast.matchers.matchers
         )
         fixed = [one for one in matchers if one.name == NAME and one.op == "="]
         name = ast.name or (fixed[0].value if fixed else None)

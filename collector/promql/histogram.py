@@ -191,7 +191,7 @@ class EventQuantile:
 
     def eval(self, now: Instant) -> Frame:
         """One element per group of event-fed histograms, then those of classic histograms, if there are any."""
-        sets = self._source.source.sets(now)
+        sets = self._source.source.whole(now)
         frames = [self._native(now, one) for one in sets if one.kind == "histogram"]
         if len(frames) < len(sets) or not sets:
             frames.append(self._classic.eval(now))

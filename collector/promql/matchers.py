@@ -5,6 +5,7 @@ The engine is re2: linear in the text, whatever pattern a user writes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -25,6 +26,22 @@ def regex(pattern: str) -> Any:
         return re2.compile(f"^(?s:{pattern})$", _OPTIONS)
     except re2.error as error:
         raise PromqlError(f"invalid regular expression {pattern!r}: {_reason(error)}") from error
+
+
+_NOT_LINEAR = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
+
+
+def regex_fault(pattern: str) -> str:
+    """Why a pattern cannot be used, and what to do; "" where it can."""
+    try:
+        re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        if _NOT_LINEAR.search(pattern):
+            return "looks around or back, which takes time without bound: write it without, as RE2 and Prometheus do"
+        return (
+            f"is no regular expression that RE2 takes ({_reason(error)}): mend it, or put a backslash before its signs"
+        )
+    return ""
 
 
 def _reason(error: Exception) -> str:

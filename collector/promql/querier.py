@@ -40,8 +40,10 @@ class SeriesSet(Protocol):
 class Querier(Protocol):
     """The series as an evaluation sees them."""
 
-    version: int
-    """Grows with every change of any series."""
+    @property
+    def version(self) -> int:
+        """Grows with every change of any series."""
+        ...
 
     def select(self, name: str | None, matchers: tuple[Matcher, ...]) -> tuple[SeriesSet, ...]:
         """The matching series, one set per metric; without a name all metrics whose `__name__` matchers hold."""
@@ -55,7 +57,7 @@ class Querier(Protocol):
         ...
 
     def increase(self, series: SeriesSet, start: float, end: float) -> Array:
-        """Number of events of each counter in (start, end], exact."""
+        """Number of events of each counter in (start, end], exact; NaN where it is not known."""
         ...
 
     def quantile(  # noqa: PLR0913, PLR0917 - one call must say all of it, or the histograms would have to be copied out

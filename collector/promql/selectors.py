@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
-from collector.promql.errors import PromqlError
 from collector.promql.frame import EMPTY, Frame, Instant, PerLabels, Ranges, Relabel, both
-from collector.promql.matchers import NAME
+from collector.promql.matchers import NAME, matcher
 from collector.promql.querier import Array, SeriesSet
 
 LOOKBACK = 300_000
 """How old a sample may be to be an instant's value, in milliseconds."""
+EVERY_BUCKET = matcher("le", "=~", ".*")
+"""Asked with this, an event-fed histogram comes as a series per bucket."""
 
 
 class FrameNode(Protocol):
@@ -87,9 +88,16 @@ class Source:
             self.matchers = tuple(one for one in matchers if one.name != NAME)
             self.never = not all(one.matches(name) for one in about_name)
 
-    def sets(self, now: Instant) -> tuple[SeriesSet, ...]:
-        """The series sets that match."""
+    def whole(self, now: Instant) -> tuple[SeriesSet, ...]:
+        """The series sets that match, event-fed histograms undivided."""
         return () if self.never else now.querier.select(self.name, self.matchers)
+
+    def sets(self, now: Instant) -> tuple[SeriesSet, ...]:
+        """The same with event-fed histograms as a series per bucket."""
+        sets = self.whole(now)
+        if any(one.kind == "histogram" for one in sets):
+            return now.querier.select(self.name, (*self.matchers, EVERY_BUCKET))
+        return sets
 
     def labels(self, sets: tuple[SeriesSet, ...]) -> tuple[Labels, ...]:
         """The labels of all sets, one after the other; the same object while no set's labels changed."""
@@ -111,16 +119,6 @@ class Source:
             pair = (NAME, one.name)
             relabel = self._names[one.name] = Relabel(lambda labels: tuple(sorted((*labels, pair))))
         return relabel(one.labels)
-
-
-def refuse_event_histograms(sets: tuple[SeriesSet, ...]) -> None:
-    """Raises PromqlError where a set has buckets that cannot be read one by one."""
-    for one in sets:
-        if one.kind == "histogram":
-            raise PromqlError(
-                f"{one.name} is fed by events and has no buckets to read one by one: use histogram_quantile(q, "
-                f"sum by (le, ...) (rate({one.name}[...]))), or its _count and _sum"
-            )
 
 
 def joined(parts: list[tuple[Array, Array | None]]) -> tuple[Array, Array | None]:
@@ -145,7 +143,6 @@ class InstantVector:
         sets = self.source.sets(now)
         if not sets:
             return EMPTY
-        refuse_event_histograms(sets)
         querier = now.querier
         at = self.at(now) / 1000
         parts = [querier.value(one, at) for one in sets]
@@ -188,10 +185,9 @@ class RangeVector:
 
     def sets(self, now: Instant) -> tuple[SeriesSet, ...]:
         """The series sets that match and are wanted."""
-        sets = self.source.sets(now)
         if self.skips_histograms:
-            sets = tuple(one for one in sets if one.kind != "histogram")
-        return sets
+            return tuple(one for one in self.source.whole(now) if one.kind != "histogram")
+        return self.source.sets(now)
 
     def eval(self, now: Instant) -> Ranges:
         """The samples of each series in the window."""

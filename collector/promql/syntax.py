@@ -12,6 +12,7 @@ from typing import Any
 import promql_parser
 
 from collector.promql.errors import PromqlError
+from collector.promql.matchers import regex_fault
 
 DEEPEST = 200
 """How many brackets may be open at once, and how many operators may stand in a row."""
@@ -29,6 +30,8 @@ _TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 
+_REFUSED_PATTERN = "illegal regex for "
+
 _BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\(?:x[89a-fA-F]|[23][0-7]{2})")
 """A byte that is no character by itself; the parser takes it for the character of that number, Go does not."""
 
@@ -39,7 +42,19 @@ def parse(text: str) -> Any:
     try:
         return promql_parser.parse(text)
     except ValueError as error:
-        raise PromqlError(str(error)) from error
+        raise PromqlError(_told(str(error))) from error
+
+
+def _told(message: str) -> str:
+    """The parser's text; where it refuses a pattern without a reason, with ours."""
+    pattern = message.removeprefix(_REFUSED_PATTERN)
+    fault = regex_fault(pattern) if pattern != message else ""
+    return f"{message}: it {fault}" if fault else message
+
+
+def pretty(text: str) -> str:
+    """The expression laid out for people. Raises PromqlError."""
+    return str(parse(text).prettify())
 
 
 def _prepared(text: str) -> str:

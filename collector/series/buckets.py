@@ -56,9 +56,23 @@ LE_OF_BIN: Array = np.searchsorted(_LE_BIN, np.arange(len(MIDDLES)))
 """Index of the lowest `le` that holds each bin."""
 
 
+# A cell is what floats share whose first 8 bits of mantissa are the same: 0.4% wide, so at most one edge lies in it. By
+# cell, from the last below all edges but 0 to the first above all: the bin of its lower end.
+_CELL_BITS = 44
+_FIRST_CELL, _LAST_CELL = (int(cell) for cell in np.array([_SMALLEST, _LARGEST]).view(np.int64) >> _CELL_BITS)
+_FIRST_CELL -= 1
+_LAST_CELL += 1
+_BIN_OF_CELL: Array = np.searchsorted(EDGES, (np.arange(_FIRST_CELL, _LAST_CELL + 1) << _CELL_BITS).view(np.float64))
+_BIN_OF_CELL[0] = 0
+_EDGE_OF_BIN: Array = np.append(EDGES, math.inf)
+
+
 def bins_of(seconds: Array) -> Array:
-    """The bin in which each duration lies."""
-    return np.searchsorted(EDGES, seconds)
+    """The bin in which each duration lies: as by `np.searchsorted(EDGES, seconds)`, in half the time or less."""
+    cells = (seconds.view(np.int64) >> _CELL_BITS) - _FIRST_CELL
+    bins = _BIN_OF_CELL.take(cells, mode="clip")
+    bins += _EDGE_OF_BIN.take(bins) < seconds
+    return bins
 
 
 class Pages:

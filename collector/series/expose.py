@@ -9,68 +9,73 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import Labels
-from collector.series.buckets import LE_TEXT
-from collector.series.catalogue import Family
+from collector.series.catalogue import Family, Metric
 from collector.series.store import Store
-from collector.series.window import SECOND
+from collector.series.window import NEVER, SECOND, Array
 
 
 class Exposed(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric family with its present values."""
+    """One metric family with its present values; everything is parallel to `labels`."""
 
     name: str
     type: str
     """`counter`, `gauge` or `histogram`."""
     help: str
-    samples: list[tuple[Labels, float]] = []
-    """Of a counter or gauge."""
-    histograms: list[tuple[Labels, tuple[tuple[str, float], ...], float]] = []
-    """Labels, cumulative counts as (le, count) up to `+Inf` (the `_count`), and the `_sum` in seconds."""
+    labels: list[Labels]
+    born_at: Array
+    """When each had its first event, Unix seconds; -Inf where that is not known."""
+    values: Array
+    """Of a counter or gauge; of a histogram its `_sum` in seconds."""
+    buckets: Array | None = None
+    """Of a histogram: cumulative counts at the 20 marks of `LE_TEXT`, the last is the `_count`: shape (series, 20)."""
 
 
 def families(store: Store) -> Iterator[Exposed]:
     """Every metric that has series, event-fed ones first, at the frontier; one at a time, so a caller may pause."""
     for family in store.catalogue.families:
-        metric = family.metric
-        if not family.members.labels:
-            continue
-        yield Exposed(
-            name=metric.name,
-            type=metric.type,
-            help=metric.help,
-            samples=_samples(store, metric.name) if metric.type != "histogram" else [],
-            histograms=_histograms(store, family) if metric.type == "histogram" else [],
-        )
+        if family.members.labels:
+            is_histogram = family.metric.type == "histogram"
+            yield _histograms(store, family) if is_histogram else _numbers(store, family.metric.name, family.metric)
     fed = {family.metric.name for family in store.catalogue.families}
     for name in sorted(store.sampled.metrics):
-        if name not in fed and (samples := _samples(store, name)):
-            yield Exposed(name=name, type="gauge", help="", samples=samples)
+        if name not in fed and (exposed := _numbers(store, name, None)).labels:
+            yield exposed
 
 
-def _samples(store: Store, name: str) -> list[tuple[Labels, float]]:
-    found: list[tuple[Labels, float]] = []
+def _numbers(store: Store, name: str, metric: Metric | None) -> Exposed:
+    labels: list[Labels] = []
+    values, births = [np.empty(0)], [np.empty(0)]
     for series in store.select(name, ()):
-        values, there = store.value(series, store.frontier)
-        mask = [True] * len(values) if there is None else there.tolist()
-        found.extend(
-            (labels, value)
-            for labels, value, is_there in zip(series.labels, values.tolist(), mask, strict=True)
-            if is_there
-        )
-    return found
+        found, there = store.value(series, store.frontier)
+        kept = np.arange(len(found)) if there is None else np.flatnonzero(there)
+        labels += [series.labels[place] for place in kept.tolist()]
+        values.append(found[kept])
+        births.append(store.born_at(series)[kept])
+    return Exposed(
+        name=name,
+        type=metric.type if metric else "gauge",
+        help=metric.help if metric else "",
+        labels=labels,
+        born_at=np.concatenate(births),
+        values=np.concatenate(values),
+    )
 
 
-def _histograms(store: Store, family: Family) -> list[tuple[Labels, tuple[tuple[str, float], ...], float]]:
+def _histograms(store: Store, family: Family) -> Exposed:
     source = store.catalogue.histograms
     columns = np.array(family.members.columns, np.int64)
-    sums = source.sums.value(columns, source.sums.frontier) / SECOND
-    there = source.counts.births.take(columns) <= source.counts.frontier
-    rows = zip(family.members.labels, source.totals(columns).tolist(), sums.tolist(), there.tolist(), strict=True)
-    return [
-        (labels, tuple(zip(LE_TEXT, counts, strict=True)), total)
-        for labels, counts, total, is_there in rows
-        if is_there
-    ]
+    births = source.counts.births.take(columns)
+    there = np.flatnonzero(births <= source.counts.frontier)
+    columns, births = columns[there], births[there]
+    return Exposed(
+        name=family.metric.name,
+        type="histogram",
+        help=family.metric.help,
+        labels=[family.members.labels[place] for place in there.tolist()],
+        born_at=np.where(births == -NEVER, -np.inf, births / SECOND),
+        values=source.sums.value(columns, source.sums.frontier) / SECOND,
+        buckets=source.totals(columns),
+    )
 
 
 def totals(store: Store) -> dict[str, dict[str, int]]:

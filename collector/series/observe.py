@@ -54,6 +54,8 @@ METRICS: tuple[Metric, ...] = (
 _FIRST, _SECOND = (
     np.array([PAIRED[fact][side] - fact if fact in PAIRED else 0 for fact in range(STRIDE)]) for side in (0, 1)
 )
+_FACT = STRIDE - 1
+"""The bits of a code that are its fact."""
 
 
 def observe(out: Transitions, store: Store) -> tuple[Array, Array] | None:
@@ -62,15 +64,27 @@ def observe(out: Transitions, store: Store) -> tuple[Array, Array] | None:
     Gives `measures` and `seconds` as arrays, where there are any: whoever else looks at them need not make them again.
     """
     if out.codes:
-        codes, ats = np.array(out.codes, np.int64), np.array(out.ats)
-        facts = codes % STRIDE
-        is_pair = _SECOND.take(facts) != 0
-        second = (codes + _SECOND.take(facts))[is_pair]
-        store.count(np.concatenate((codes + _FIRST.take(facts), second)), np.concatenate((ats, ats[is_pair])))
-    if out.errors:
-        store.count_errors(out.errors)
+        codes, ats = _whole(out.codes), _real(out.ats)
+        facts = codes & _FACT
+        second = codes + _SECOND.take(facts)
+        paired = np.flatnonzero(second != codes)
+        codes = np.concatenate((codes + _FIRST.take(facts), second.take(paired)))
+        store.count(codes, np.concatenate((ats, ats.take(paired))), out.errors)
+    elif out.errors:
+        store.count(_whole([]), _real([]), out.errors)
     if not out.measures:
         return None
-    measures, seconds = np.array(out.measures, np.int64), np.array(out.seconds)
-    store.measure(measures, seconds, np.array(out.measured_ats))
+    measures, seconds = _whole(out.measures), _real(out.seconds)
+    store.measure(measures, seconds, _real(out.measured_ats))
     return measures, seconds
+
+
+# `fromiter` knows the length and the type; `np.array` looks at everything twice.
+
+
+def _whole(numbers: list[int]) -> Array:
+    return np.fromiter(numbers, np.int64, len(numbers))
+
+
+def _real(numbers: list[float]) -> Array:
+    return np.fromiter(numbers, np.float64, len(numbers))

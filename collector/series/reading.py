@@ -13,7 +13,7 @@ import numpy as np
 from collector.model.labels import Labels, labels_of
 from collector.series.buckets import LE_TEXT
 from collector.series.histogram import Histograms
-from collector.series.window import SECOND, Array, Bank, ticks_from, ticks_of
+from collector.series.window import NEVER, SECOND, Array, Bank, ticks_from, ticks_of
 
 Kind: TypeAlias = Literal["counter", "histogram", "gauge", "sampled"]
 
@@ -58,6 +58,18 @@ class Series:
     def _births(self) -> Array:
         return self._bank.births.take(self.columns)
 
+    def born_at(self) -> Array:
+        """Instant of each one's first event; -Inf: it stood at 0 before, +Inf: none came yet."""
+        births = self._births()
+        return np.where(np.abs(births) == NEVER, np.copysign(np.inf, births), births / SECOND)
+
+    def known_from(self) -> float:
+        """The instant from which on the past is known; -Inf: all of it."""
+        return _instant(self._known_from())
+
+    def _known_from(self) -> int:
+        return self._bank.known_from
+
     def _numbers(self, tick: int) -> Array:
         return self._bank.value(self.columns, tick)
 
@@ -84,12 +96,36 @@ class Series:
         return self._bank.version > since and bool((self._bank.changed.take(self.columns) > since).any())
 
 
+def _instant(tick: int) -> float:
+    return -np.inf if tick == -NEVER else tick / SECOND
+
+
 class Sums(Series):
-    """The `_sum` of histograms: an observation of 0 is an event too."""
+    """The `_sum` of histograms: an observation of 0 is an event too.
+
+    Its past is exact where a rule announced it, else made of the bins, at most 1% off.
+    """
 
     def __init__(self, name: str, labels: tuple[Labels, ...], columns: Array, histograms: Histograms) -> None:
         super().__init__(name, labels, columns, histograms.sums, SECOND)
         self._counts = histograms.counts
+        self._histograms = histograms
+
+    def _known_from(self) -> int:
+        return super()._known_from() if self._bank.levels else self._histograms.slots.known_from
+
+    def _numbers(self, tick: int) -> Array:
+        if self._bank.levels or tick >= self._bank.frontier:
+            return super()._numbers(tick)
+        now = super()._numbers(self._bank.frontier)
+        then: Array = now - self._histograms.summed(self.columns, tick, self._bank.frontier) * SECOND
+        return then
+
+    def increase(self, start: int, end: int) -> Array:
+        """Seconds that were added in (start, end]."""
+        if self._bank.levels:
+            return super().increase(start, end)
+        return self._histograms.summed(self.columns, start, end)
 
     def born(self) -> Array:
         """Which have had an observation."""
@@ -128,6 +164,9 @@ class Buckets(Series):
         self._marks = marks
         self._histograms = source
 
+    def _known_from(self) -> int:
+        return self._histograms.slots.known_from
+
     def _numbers(self, tick: int) -> Array:
         return self._histograms.value(self.columns, self._marks, tick)
 
@@ -145,6 +184,9 @@ class Histogram(Series):
         super().__init__(name, labels, columns, source.counts)
         self._histograms = source
         self._buckets: dict[tuple[int, ...], Buckets] = {}
+
+    def _known_from(self) -> int:
+        return self._histograms.slots.known_from
 
     def buckets(self, marks: tuple[int, ...] = tuple(range(len(LE_TEXT)))) -> Buckets:
         """The `le` series at these marks; the same object as long as this set is."""

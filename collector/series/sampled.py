@@ -37,6 +37,8 @@ class Samples:
         """How far back a rule reads, in seconds."""
         self.frontier = 0.0
         """Samples older than this by more than `reach` and the look-back may leave."""
+        self.known_from = -np.inf
+        """Samples before this instant may have left."""
         self.metrics: dict[str, Members] = {}
         self.epoch = 0
         """Grows when a metric comes or goes."""
@@ -77,6 +79,7 @@ class Samples:
             gone = bisect_right(times, self._horizon())
             del times[:gone]
             del values[:gone]
+            self.known_from = self._horizon()
 
     def _horizon(self) -> float:
         return self.frontier - self.reach - LOOK_BACK
@@ -103,6 +106,7 @@ class Samples:
             if gone:
                 members.remove(gone)
                 dropped += len(gone)
+                self.known_from = before
             if not members.labels:
                 del self.metrics[name]
                 self.epoch += 1
@@ -149,6 +153,14 @@ class Sampled(Series):
         """The newest samples of the last 5 minutes."""
         values, there = self._samples.value(self.columns, at)
         return values, None if there.all() else there
+
+    def known_from(self) -> float:
+        """Samples before this instant may have left."""
+        return self._samples.known_from
+
+    def born_at(self) -> Array:
+        """Of the samples themselves only the oldest that is held is known: `samples` says it."""
+        return np.full(len(self.labels), -np.inf)
 
     def increase(self, start: int, end: int) -> Array:
         """Only events can be counted; samples are extrapolated by who asks."""

@@ -5,24 +5,30 @@ Asked at every evaluation of every rule, so what can be decided once per selecto
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
+
 from collector.model.labels import Matcher
+from collector.series import celery
 from collector.series.buckets import LE_TEXT
 from collector.series.catalogue import Catalogue, Family
-from collector.series.members import Members, Selection
-from collector.series.reading import Gauge, Histogram, Series, Sums
+from collector.series.members import Members, Mirror, Selection
+from collector.series.reading import Buckets, Gauge, Histogram, Series, Sums
 from collector.series.sampled import Sampled, Samples
 
 _MOST_PLANS = 2_000  # selectors remembered; ad hoc queries bring ever new ones, then all are decided anew
 _NAME = "__name__"
 _SUFFIXES = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 _ALL_MARKS = tuple(range(len(LE_TEXT)))
+_LAST_MARK = len(LE_TEXT) - 1
 
 
 class Choice:
     """One metric that a selector reaches, and what it asks of it."""
 
     def __init__(self, name: str, members: Members, family: Family | None, matchers: tuple[Matcher, ...]) -> None:
-        by_le = family is not None and name == f"{family.metric.name}_bucket"
+        by_le = family is not None and family.metric.type == "histogram" and name.endswith("_bucket")
         limits = [matcher for matcher in matchers if by_le and matcher.name == "le"]
         self.name = name
         self.members = members
@@ -51,6 +57,7 @@ class Selector:
         """Metric name as a selector says it -> its family."""
         self._catalogue = catalogue
         self._sampled = sampled
+        self._mirrors: dict[str, Mirror] = {}
         self._plans: dict[tuple[str | None, tuple[Matcher, ...]], list[Choice]] = {}
         self._epoch = 0
 
@@ -72,9 +79,20 @@ class Selector:
             return name in (None, metric) and all(matcher.matches(metric) for matcher in of_name)
 
         found = [Choice(key, fam.members, fam, matchers) for key, fam in self.event_fed.items() if is_wanted(key)]
+        if name in celery.NAMES and is_wanted(name):
+            found.append(self._foreign(name, matchers))
         sampled = self._sampled.metrics.items()
         found.extend(Choice(key, members, None, matchers) for key, members in sampled if is_wanted(key))
         return [choice for choice in found if choice.is_possible]
+
+    def _foreign(self, name: str, matchers: tuple[Matcher, ...]) -> Choice:
+        """A metric of celery-exporter: a view that is made when it is first named."""
+        family = self.event_fed[celery.NAMES[name]]
+        mirror = self._mirrors.get(name)
+        if mirror is None:
+            relabel = partial(celery.theirs, by_error=family.metric.by_error)
+            mirror = self._mirrors[name] = Mirror(family.members, relabel)
+        return Choice(name, mirror, family, matchers)
 
     def _chosen(self, choice: Choice, selection: Selection) -> Series:
         series = selection.made.get((choice.name, choice.marks))
@@ -93,9 +111,17 @@ class Selector:
             return Series(name, labels, columns, counts)
         if metric.type == "gauge":
             return Gauge(name, labels, columns, self._catalogue.downs.take(columns), counts)
+        if name.endswith("_bucket"):
+            whole = Histogram(name, labels, columns, histograms)
+            return whole.buckets(choice.marks) if choice.marks else whole
+        return self._summed(name, selection)
+
+    def _summed(self, name: str, selection: Selection) -> Series:
+        """The `_sum` or `_count` of histograms."""
+        labels, columns, histograms = selection.labels, selection.columns, self._catalogue.histograms
         if name.endswith("_sum"):
             return Sums(name, labels, columns, histograms)
-        if name.endswith("_count"):
+        if histograms.counts.levels:
             return Series(name, labels, columns, histograms.counts)
-        whole = Histogram(name, labels, columns, histograms)
-        return whole.buckets(choice.marks) if choice.marks else whole
+        # no rule announced `_count`: the buckets know its past
+        return Buckets(name, labels, columns, np.full(len(columns), _LAST_MARK, np.int64), histograms)

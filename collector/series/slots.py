@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from collector.series.window import SECOND, Array, grain_of, runs_of, slots_of
+from collector.series.window import NEVER, SECOND, Array, grain_of, runs_of, slots_of
 
 _SPARE = 2  # slots kept beyond a span, for evaluations that are a little late
 _COUNTED = 5 * SECOND  # slots of this grain and coarser hold counts
@@ -28,6 +28,8 @@ class Slots:
         """Grain -> longest window that is read with it, finest first."""
         self._merged: dict[int, int] = {}
         """Grain -> the tick up to which slots are of this grain (or of a coarser one)."""
+        self.known_from = -NEVER
+        """The tick up to which slots have left."""
         self._ends: list[int] = []
         self._slots: list[Counted] = []
 
@@ -85,6 +87,8 @@ class Slots:
                 _counted(_joined(slots)) if coarse >= _COUNTED else _joined(slots) for slots in together.values()
             ]
         gone = bisect_right(self._ends, self._oldest(at))
+        if gone:
+            self.known_from = self._ends[gone - 1]
         del self._ends[:gone]
         del self._slots[:gone]
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
+from collector.series import celery
 from collector.series.buckets import KEY_BITS, bins_of
 from collector.series.catalogue import ALWAYS_KEPT, Catalogue, Metric
 from collector.series.reading import Histogram, Series, SeriesSet
@@ -58,6 +59,7 @@ class Store:
 
         `_count` and `_sum` of histograms keep no past until a rule reads them: it is more than the histogram itself.
         """
+        name = celery.ours(name)
         window = ticks_of(window_seconds)
         if window <= 0:
             return
@@ -84,17 +86,14 @@ class Store:
 
     # What comes in
 
-    def count(self, codes: Array, ats: Array) -> None:
-        """Count facts; parallel, not empty, in any order."""
-        self._count(ticks_from(ats), self.catalogue.columns(codes, self.version))
-
-    def count_errors(self, errors: Sequence[tuple[int, int, float]]) -> None:
-        """Count facts (code, error id, at) of families by error; not empty."""
-        columns = [self.catalogue.error_column(code, error, self.version) for code, error, _ in errors]
-        self._count(ticks_from(np.array([at for _, _, at in errors])), np.array(columns, np.int64))
-
-    def _count(self, ticks: Array, columns: Array) -> None:
-        late = self._wait(self.facts, ticks, columns)
+    def count(self, codes: Array, ats: Array, errors: Sequence[tuple[int, int, float]] = ()) -> None:
+        """Count facts: parallel arrays, in any order; and facts (code, error id, at) of families by error."""
+        columns = self.catalogue.columns(codes, self.version) if len(codes) else codes
+        if errors:
+            failed = [self.catalogue.error_column(code, error, self.version) for code, error, _ in errors]
+            columns = np.concatenate((columns, failed))
+            ats = np.concatenate((ats, [at for _, _, at in errors]))
+        late = self._wait(self.facts, ticks_from(ats), columns)
         if late is not None:
             self.catalogue.counts.add_late(self.version, *late)
 
@@ -207,6 +206,14 @@ class Store:
     def born(self, series: SeriesSet) -> Array:
         """Which of the series have had any event or sample; the others exist only to be 0."""
         return _own(series).born()
+
+    def known_from(self, series: SeriesSet) -> float:
+        """The instant from which on the past of the series is known, -Inf: all of it; earlier there is nothing."""
+        return _own(series).known_from()
+
+    def born_at(self, series: SeriesSet) -> Array:
+        """Instant of each one's first event; -Inf where it is not known, +Inf where none came yet."""
+        return _own(series).born_at()
 
     def changed(self, series: SeriesSet, since: int) -> bool:
         """Whether any of the series changed after the store's version `since`."""

@@ -35,6 +35,7 @@ GRAINS: tuple[tuple[int, int], ...] = (
     (NEVER, 10 * MINUTE),
 )
 FINEST = GRAINS[0][1]
+_NEAR = 1 << 16
 _SPARE = 2  # slots kept beyond a level's span, for evaluations that are a little late
 
 
@@ -51,6 +52,13 @@ def ticks_from(seconds: Array) -> Array:
 def slots_of(ticks: Array, grain: int) -> Array:
     """The number of the left-open slot in which each tick lies; slot k ends at tick k * grain."""
     return -(-ticks // grain)
+
+
+def order_of(slots: Array) -> Array:
+    """The stable order of slot numbers; not of an empty array. Those of one turn lie close: 16 bits sort by radix."""
+    first = slots.min()
+    near = slots.max() - first < _NEAR
+    return np.argsort((slots - first).astype(np.uint16) if near else slots, kind="stable")
 
 
 def runs_of(slots: Array) -> Iterator[tuple[int, int]]:
@@ -83,10 +91,12 @@ class Pending:
         due = []
         while self._runs and self._runs[0][0] <= until:
             run = heapq.heappop(self._runs)[2]
+            if run[0][-1] <= until:
+                due.append(run)
+                continue
             end = int(np.searchsorted(run[0], until, "right"))
             due.append(tuple(array[:end] for array in run))
-            if end < len(run[0]):
-                self.push(tuple(array[end:] for array in run))
+            self.push(tuple(array[end:] for array in run))
         if len(due) < 2:
             return due[0] if due else None
         return tuple(np.concatenate(arrays) for arrays in zip(*due, strict=True))
@@ -95,10 +105,14 @@ class Pending:
         """The ends, up to `until`, of the slots in which something lies."""
         found: set[int] = set()
         last = until // grain * grain
-        for head, _, run in self._runs:
+        for head, _, (ticks, *_) in self._runs:
             if head <= last:
-                end = int(np.searchsorted(run[0], last, "right"))
-                found.update((np.unique(slots_of(run[0][:end], grain)) * grain).tolist())
+                first, final = -(-head // grain), -(-int(ticks[-1]) // grain)
+                if final <= first + 1 and final * grain <= last:  # a batch of a busy place: nothing to search for
+                    found.update((first * grain, final * grain))
+                    continue
+                slots = slots_of(ticks[: int(np.searchsorted(ticks, last, "right"))], grain)
+                found.update((slots[np.append(True, slots[1:] != slots[:-1])] * grain).tolist())
         return found
 
     def column(self, index: int) -> Array:
@@ -150,8 +164,13 @@ class Level:
             self.rows.append(row)
 
     def row(self, at: int, width: int) -> Array:
-        """The numbers at the last slot end at or before tick `at`, at least `width` long."""
-        return self._wide(bisect_right(self.slots, at // self.grain) - 1, width)
+        """The numbers at the last slot end at or before tick `at`, or the oldest known, at least `width` long."""
+        return self._wide(max(bisect_right(self.slots, at // self.grain) - 1, 0), width)
+
+    @property
+    def known_from(self) -> int:
+        """The tick from which on the past is known; -NEVER: all of it."""
+        return self.since if self.slots[0] == -NEVER else max(self.since, self.slots[0] * self.grain)
 
     def _wide(self, index: int, width: int) -> Array:
         row = self.rows[index]
@@ -247,7 +266,7 @@ class Bank:
         grain = self.levels[0].grain
         slots = slots_of(ticks, grain)
         if slots.min() != slots.max():
-            order = np.argsort(slots, kind="stable")
+            order = order_of(slots)
             slots, columns, amounts = slots[order], columns[order], amounts[order]
         horizons = [level.horizon(at) for level in self.levels]
         for begin, end in runs_of(slots):
@@ -296,6 +315,13 @@ class Bank:
             if at >= level.since and at // level.grain >= level.horizon(self.frontier):
                 return level
         return self.levels[-1] if self.levels else None
+
+    @property
+    def known_from(self) -> int:
+        """The tick from which on the past is known; -NEVER: all of it."""
+        if not self.levels:
+            return self.frontier if self.version else -NEVER
+        return min(level.known_from for level in self.levels)
 
     def _raw(self, columns: Array, at: int) -> Array:
         """Cumulative numbers modulo the row type; without any level the present stands for the past."""

@@ -74,8 +74,8 @@ def is_repeat(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
         is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
         # A repeat that names no worker and no attempt may turn out to be about another worker's attempt.
         is_known = is_named and event.worker == trail.worker if event.worker else is_explicit or not is_named
-        if time != was or not is_known:
-            return False
+        if time != was or not is_known:  # it may still be one of an earlier attempt's
+            return repeats(trail.facts, kind, event, time, trail.source)
         if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
             return False
         return is_explicit == (attempt is not None)
@@ -110,7 +110,9 @@ def roll(trail: Trail, kind: int, event: Event, time: float, at: float) -> bool:
     if marks & M_FINAL or kind >= FLAT_KINDS:
         return False
     if not marks & M_RETRIED:
-        is_current_end = kind > STARTED and attempt is None and bool(marks & M_STARTED)
+        # An end on another worker is that of a start which is still to come.
+        is_elsewhere = bool(event.worker and trail.worker and event.worker != trail.worker)
+        is_current_end = kind > STARTED and attempt is None and bool(marks & M_STARTED) and not is_elsewhere
         return is_current_end and when >= (trail.started_time or trail.started_at)
     if attempt is None and kind == STARTED:
         known = 1 + sum(fact.kind == RETRIED for fact in trail.facts or ())

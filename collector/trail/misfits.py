@@ -1,15 +1,28 @@
-"""Events that do not fit their trail's slots: repeats, the next attempt of a chain, what only `tally` can decide."""
+"""The slow ways of an event: what is seldom enough, or costs enough, for a call of its own.
+
+Most of all events that do not fit their trail's slots: repeats, the next attempt of a chain, what only `tally` can
+decide.
+"""
 
 from __future__ import annotations
 
 from collector.model.event import Event
 from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
-from collector.trail.keep import Keep
-from collector.trail.lifecycle import IS_FAILURE
+from collector.trail.keep import Home, Keep
+from collector.trail.lifecycle import IS_FAILURE, RETRIED
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
-from collector.trail.trail import M_IRREGULAR, Fact, Trail
-from collector.trail.transitions import Transitions
+from collector.trail.trail import (
+    M_FINAL,
+    M_IRREGULAR,
+    M_STARTED,
+    M_TOTALLED,
+    M_WAITED,
+    Fact,
+    Trail,
+    origin,
+)
+from collector.trail.transitions import TOTAL, WAIT, Transitions
 
 _LIVES = 3
 """Earlier lives than the last three are let go after the horizon."""
@@ -18,7 +31,7 @@ REGULAR, ACCEPTED, DUPLICATE_FACT = range(3)
 
 
 class Misfits:
-    """The slow way of an event, for one stitcher."""
+    """The slow ways of one stitcher."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one stitcher
         self, rows: Rows, errors: Errors, texts: Texts, settler: Settler, keep: Keep, grace: float
@@ -31,6 +44,36 @@ class Misfits:
         self._grace = grace
         self.decided = 0.0
         """The axis time up to which what rests on missing facts is decided."""
+
+    def enter(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
+        self, home: Home, channel: int, source: str, event: Event, row: int, at: float
+    ) -> Trail:
+        """A new trail for an id that is not remembered, of an event that is not simply sent."""
+        task_id = event.task_id
+        marks = 0
+        if row >= 0:
+            if row < self._rows.cap:
+                self._rows.queues[event.task] = event.queue
+        elif event.task and event.task not in self._rows.queues:
+            row = self._rows.row(event.task, "", source)
+        else:
+            row, marks = -1, M_IRREGULAR
+        trail = home.open[task_id] = Trail(
+            marks, row, event.attempt or 1, task_id=task_id, home=home.index, source=channel, born=at
+        )
+        fill(trail, event, self._texts)
+        dead_row = self._settler.dead.get(task_id, {}).get(home.index)
+        if dead_row is not None:
+            trail.dead_row = dead_row
+            trail.marks = M_IRREGULAR
+        return trail
+
+    def fits(self, trail: Trail, event: Event) -> bool:
+        """Whether what an event names of task and queue is what its trail is named."""
+        if trail.row < 0:
+            return False
+        task, queue, _ = self._rows.names(trail.row)
+        return (not event.task or event.task == task) and (not event.queue or event.queue == queue)
 
     def take(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
         self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float, out: Transitions
@@ -87,6 +130,33 @@ class Misfits:
             texts.intern(event.task) if event.task else "",
             texts.intern(event.queue) if event.queue else "",
         )
+
+    def fail(  # noqa: PLR0913, PLR0917 - as above
+        self, trail: Trail, event: Event, kind: int, row: int, at: float, out: Transitions
+    ) -> None:
+        """Count a failed or retried try in its slot."""
+        trail.error = self._errors.intern(event.error)
+        if event.error_message:
+            tell(trail, event.error_message)
+        if kind == RETRIED:
+            trail.next_eta = event.eta or 0.0
+        self._settler.emit(trail, kind, row, at, trail.error, out)
+
+    def sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
+        """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
+        fill(trail, event, self._texts)
+        ready = max(trail.sent_time, trail.eta)
+        if marks & M_STARTED and not marks & M_WAITED and 0.0 < ready <= trail.started_time:
+            marks |= M_WAITED
+            at = max(trail.sent_at, trail.started_at)
+            out.measure(trail.row, WAIT, trail.started_time - ready, at, trail.task_id)
+        if marks & M_FINAL and not marks & M_TOTALLED:
+            sent_time, sent_at = origin(trail)
+            if 0.0 < sent_time <= trail.end_time:
+                marks |= M_TOTALLED
+                at = max(sent_at, trail.end_at)
+                out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
+        return marks
 
     def settle(self, trail: Trail, out: Transitions) -> None:
         """Bring an irregular trail's counts up to date, see to its next decision, and keep it small."""

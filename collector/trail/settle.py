@@ -70,8 +70,8 @@ class Settler:
         self._grace = grace
         self.sources: list[str] = []
         """Names of the sources by index."""
-        self.dead: dict[tuple[int, str], int] = {}
-        """Open dead letters: (home, task id) -> row. Outlives the trail."""
+        self.dead: dict[str, dict[int, int]] = {}
+        """Open dead letters: task id -> home -> row. Outlives the trail."""
         self.dead_overflow = 0
         self.keys_early = 0
 
@@ -255,21 +255,20 @@ class Settler:
         fact = next(dead, first.fact)
         if not fact.flags & COUNTED:
             return
-        key = (trail.home, trail.task_id)
         if not fact.flags & DEAD_UP and trail.dead_row == fact.row:
             fact.flags |= DEAD_UP  # the same dead letter, told again after its trail was forgotten
             trail.dead_row = -1
         if not fact.flags & DEAD_UP:
             fact.flags |= DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)
-            self.dead[key] = fact.row
+            self.dead.setdefault(trail.task_id, {})[trail.home] = fact.row
             if len(self.dead) > self._dead_limit:
                 del self.dead[next(iter(self.dead))]
                 self.dead_overflow += 1
         if closed_at is not None and not fact.flags & DEAD_DOWN:
             fact.flags |= DEAD_DOWN
             out.count(fact.row, FACT_DEAD_DOWN, max(closed_at, fact.at))
-            self.dead.pop(key, None)
+            self._forget_dead(trail)
 
     def _close_forgotten(self, trail: Trail, out: Transitions) -> None:
         """A new life or a success of an id whose dead letter outlived its trail."""
@@ -277,7 +276,12 @@ class Settler:
         if closing is not None:
             out.count(trail.dead_row, FACT_DEAD_DOWN, closing.at)
             trail.dead_row = -1
-            self.dead.pop((trail.home, trail.task_id), None)
+            self._forget_dead(trail)
+
+    def _forget_dead(self, trail: Trail) -> None:
+        rows = self.dead.get(trail.task_id, {})
+        if rows.pop(trail.home, None) is not None and not rows:
+            del self.dead[trail.task_id]
 
     def _durations(self, trail: Trail, life: Life, out: Transitions) -> None:
         """Observe each duration once; what was observed is flagged on any fact of the same kind and attempt."""

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from collector.model.alert import Evidence
 from collector.model.event import KIND_CODE, Event
-from collector.trail.bend import fill, tell
+from collector.trail.bend import fill
 from collector.trail.evidence import Notes
-from collector.trail.keep import Bounds, Home, Keep
-from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, STARTED, SUCCEEDED
+from collector.trail.keep import Bounds, Keep
+from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
 from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
 from collector.trail.reader import Reader
@@ -65,20 +65,12 @@ EXPLICIT = tuple(bit | bit << EXPLICIT_SHIFT for bit in SEEN)
 TOLD = tuple(bit | bit << NAMED_SHIFT | bit << EXPLICIT_SHIFT for bit in SEEN)
 
 _OTHERS = M_RECEIVED | M_STARTED | M_END
+_FLYING = M_UP | M_DOWN
 
 _DECISION = 16
 """What a decision costs, counted in trails that are only looked at."""
 NEW = 0
 """The marks of a new trail; a test sets M_IRREGULAR to send everything through `tally`."""
-_OTHERS = M_RECEIVED | M_STARTED | M_END
-
-_DECISION = 16
-"""What a decision costs, counted in trails that are only looked at."""
-NEW = 0
-"""The marks of a new trail; a test sets M_IRREGULAR to send everything through `tally`."""
-_LIVES = 3
-"""Earlier lives than the last three are let go after the horizon."""
-_REGULAR, _ACCEPTED, _DUPLICATE = range(3)
 
 
 class Stitcher:
@@ -108,9 +100,10 @@ class Stitcher:
         """
         home = self._keep.home(f"={application}" if application else source)
         channel = self._channel(source)
-        find_trail = home.open.get
-        rows_of = self._rows.tables(source)
-        workers, intern = self._texts.known, self._texts.intern
+        opened, finished, dead, home_index = home.open, home.finished, self._settler.dead, home.index
+        find_trail = opened.get
+        rows_of, queues, row_cap = self._rows.tables(source), self._rows.queues, self._rows.cap
+        known, intern = self._texts.known.get, self._texts.intern
         kinds, misfit, ordered = KIND_CODE, MISFIT, ORDERED
         seen, named, explicit, told = SEEN, NAMED, EXPLICIT, TOLD
         count, count_at = out.codes.append, out.ats.append
@@ -129,26 +122,62 @@ class Stitcher:
                 row = rows_of[event.task][event.queue]
             except KeyError:
                 row = self._rows.lookup(event.task, event.queue, source)
-            trail = find_trail(task_id)
-            if trail is None:
-                trail = self._enter(home, channel, source, event, row, at, fresh)
-            elif not trail.trace_id and event.trace_id is not None:
-                fill(trail, event, self._texts)
-                fresh.append(trail)  # it is indexed under the trace it now knows
-            if row < 0 and channel == trail.source and (row == NAMELESS or self._fits(trail, event)):
-                row = trail.row
             time = event.time
             if time is None:
                 time = 0.0
-            marks = trail.marks
             attempt = event.attempt
             worker = event.worker
+            trail = find_trail(task_id)
+            if trail is None:
+                if finished.size and (trail := self._keep.thaw(home, task_id, at)) is not None:
+                    pass
+                elif (
+                    kind == SENT  # in good order: nothing to look at, everything to keep
+                    and 0 <= row < row_cap
+                    and not worker
+                    and event.idempotency_key is None
+                    and event.root_id is None
+                    and task_id not in dead
+                    and not NEW
+                ):
+                    queues[event.task] = event.queue
+                    caller = event.caller
+                    trail = opened[task_id] = Trail(
+                        seen[SENT] if attempt is None else explicit[SENT],
+                        row,
+                        attempt or 1,
+                        "",
+                        event.trace_id,
+                        task_id=task_id,
+                        home=home_index,
+                        source=channel,
+                        born=at,
+                        sent_time=time,
+                        sent_at=at,
+                        eta=event.eta or 0.0,
+                        caller="" if caller is None else known(caller) or intern(caller),
+                        parent_id=event.parent_id or "",
+                    )
+                    fresh.append(trail)
+                    count(row * STRIDE + SENT)
+                    count_at(at)
+                    continue
+                else:
+                    trail = self._misfits.enter(home, channel, source, event, row, at)
+                    trail.marks |= NEW
+                    fresh.append(trail)
+            elif trail.trace_id is None and event.trace_id is not None:
+                fill(trail, event, self._texts)
+                fresh.append(trail)  # it is indexed under the trace it now knows
+            if row < 0 and channel == trail.source and (row == NAMELESS or self._misfits.fits(trail, event)):
+                row = trail.row
+            marks = trail.marks
             known_worker = trail.worker
             if (
                 kind > RETRIED
                 or row != trail.row  # also: another source
                 or marks & misfit[kind]
-                or (attempt != trail.attempt and (attempt is not None or trail.attempt != 1))
+                or (trail.attempt != 1 if attempt is None else attempt != trail.attempt)
                 or (worker and worker != known_worker and known_worker)
                 or (
                     marks & ordered[kind]
@@ -169,10 +198,9 @@ class Stitcher:
             if worker:
                 marks |= named[kind] if attempt is None else told[kind]
                 if not known_worker:
-                    trail.worker = workers.get(worker) or intern(worker)
+                    trail.worker = known(worker) or intern(worker)
             else:
                 marks |= seen[kind] if attempt is None else explicit[kind]
-            code = row * STRIDE + kind
 
             if kind == STARTED:
                 trail.started_time = time
@@ -198,7 +226,7 @@ class Stitcher:
                         count(row * STRIDE + FLIGHT_DOWN)
                         count_at(trail.end_at)
                     else:
-                        count(code)
+                        count(row * STRIDE + STARTED)
                     if not marks & M_RAN and time and trail.end_time:
                         marks |= M_RAN
                         measure(row * 3 + RUN)
@@ -212,32 +240,37 @@ class Stitcher:
                     if (trail.key or event.idempotency_key) and not self._is_first_success(trail, event, at):
                         marks |= M_DUPLICATE
                         self._settler.emit(trail, DUPLICATE_SUCCESS, row, at, 0, out)
-                    elif marks & M_UP and not marks & M_DOWN and at >= trail.started_at:
+                    elif marks & _FLYING == M_UP and at >= trail.started_at:
                         marks |= M_DOWN
                         count(row * STRIDE + SUCCEEDED_DOWN)
                         count_at(at)
                     else:
-                        count(code)
+                        count(row * STRIDE + SUCCEEDED)
                         count_at(at)
                 else:
-                    self._fail(trail, event, kind, row, at, out)
+                    self._misfits.fail(trail, event, kind, row, at, out)
                 run = event.run_seconds
                 if run is not None:
-                    trail.run = run
-                elif marks & M_STARTED and time and trail.started_time:
-                    run = time - trail.started_time
-                if run is not None:
                     marks |= M_RAN
+                    trail.run = run
                     measure(row * 3 + RUN)
                     measure_seconds(run)
-                    measure_at(at if trail.run >= 0.0 or at > trail.started_at else trail.started_at)
+                    measure_at(at)
                     witness(task_id)
-                if marks & M_UP and not marks & M_DOWN:
+                elif marks & M_STARTED and time and trail.started_time:
+                    marks |= M_RAN
+                    measure(row * 3 + RUN)
+                    measure_seconds(time - trail.started_time)
+                    measure_at(at if at > trail.started_at else trail.started_at)
+                    witness(task_id)
+                if marks & _FLYING == M_UP:
                     marks |= M_DOWN
                     count(row * STRIDE + FLIGHT_DOWN)
                     count_at(at if at > trail.started_at else trail.started_at)
                 if kind != RETRIED:
-                    sent_time, sent_at = (trail.sent_time, trail.sent_at) if not trail.facts else origin(trail)
+                    sent_time, sent_at = trail.sent_time, trail.sent_at
+                    if trail.facts:
+                        sent_time, sent_at = origin(trail)
                     if sent_time and time >= sent_time:
                         marks |= M_TOTALLED
                         measure(row * 3 + TOTAL)
@@ -247,17 +280,17 @@ class Stitcher:
             elif kind == RECEIVED:
                 trail.received_time = time
                 trail.received_at = at
-                count(code)
+                count(row * STRIDE + RECEIVED)
                 count_at(at)
             else:
                 trail.sent_time = time
                 trail.sent_at = at
-                count(code)
+                count(row * STRIDE + SENT)
                 count_at(at)
                 if event.eta is not None or trail.eta:
                     trail.eta = event.eta or 0.0
                 if marks & _OTHERS:
-                    marks = self._sent_late(trail, event, marks, out)
+                    marks = self._misfits.sent_late(trail, event, marks, out)
                     fresh.append(trail)
             trail.marks = marks
         if fresh:
@@ -333,82 +366,6 @@ class Stitcher:
             self._settler.sources.append(source)
         return channel
 
-    def _enter(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
-        self, home: Home, channel: int, source: str, event: Event, row: int, at: float, fresh: list[Trail]
-    ) -> Trail:
-        """The trail of an id that is not open: thawed where it is remembered, else new and among the `fresh` ones."""
-        task_id = event.task_id
-        if home.finished.size:
-            thawed = self._keep.thaw(home, task_id, at)
-            if thawed is not None:
-                return thawed
-        marks = NEW
-        if row >= 0:
-            if row < self._rows.cap:
-                self._rows.queues[event.task] = event.queue
-        elif event.task and event.task not in self._rows.queues:
-            row = self._rows.row(event.task, "", source)
-        else:
-            row, marks = -1, M_IRREGULAR
-        caller = event.caller
-        if caller is not None:
-            caller = self._texts.intern(caller)
-        trail = home.open[task_id] = Trail(
-            marks,
-            row,
-            event.attempt or 1,
-            "",
-            event.trace_id or "",
-            task_id=task_id,
-            home=home.index,
-            source=channel,
-            born=at,
-            caller=caller or "",
-            parent_id=event.parent_id or "",
-        )
-        if event.idempotency_key is not None or event.root_id is not None:
-            fill(trail, event, self._texts)
-        dead = self._settler.dead
-        if dead and (home.index, task_id) in dead:
-            trail.dead_row = dead[home.index, task_id]
-            trail.marks = M_IRREGULAR
-        fresh.append(trail)
-        return trail
-
-    def _fits(self, trail: Trail, event: Event) -> bool:
-        """Whether what an event names of task and queue is what its trail is named."""
-        if trail.row < 0:
-            return False
-        task, queue, _ = self._rows.names(trail.row)
-        return (not event.task or event.task == task) and (not event.queue or event.queue == queue)
-
     def _is_first_success(self, trail: Trail, event: Event, at: float) -> bool:
         fill(trail, event, self._texts)
         return self._settler.is_first_success(trail, at)
-
-    def _fail(  # noqa: PLR0913, PLR0917 - as above
-        self, trail: Trail, event: Event, kind: int, row: int, at: float, out: Transitions
-    ) -> None:
-        """Count a failed or retried try in its slot."""
-        trail.error = self._errors.intern(event.error)
-        if event.error_message:
-            tell(trail, event.error_message)
-        if kind == RETRIED:
-            trail.next_eta = event.eta or 0.0
-        self._settler.emit(trail, kind, row, at, trail.error, out)
-
-    def _sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
-        """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
-        fill(trail, event, self._texts)
-        ready = max(trail.sent_time, trail.eta)
-        if marks & M_STARTED and not marks & M_WAITED and 0.0 < ready <= trail.started_time:
-            marks |= M_WAITED
-            at = max(trail.sent_at, trail.started_at)
-            out.measure(trail.row, WAIT, trail.started_time - ready, at, trail.task_id)
-        if marks & M_FINAL and not marks & M_TOTALLED:
-            sent_time, sent_at = origin(trail)
-            if 0.0 < sent_time <= trail.end_time:
-                marks |= M_TOTALLED
-                at = max(sent_at, trail.end_at)
-                out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
-        return marks

@@ -84,7 +84,7 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
         state=latest.state if lives else UNKNOWN,
         attempts=_attempts(latest, errors),
         events=[_moment(placed, rows, errors) for life in lives for placed in life.order],
-        trace_id=trail.trace_id,
+        trace_id=trail.trace_id or "",
         parent_id=trail.parent_id,
         children=children,
         root_id=trail.root_id,

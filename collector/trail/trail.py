@@ -59,7 +59,8 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     row: int
     attempt: int
     worker: str = ""
-    trace_id: str = ""
+    trace_id: str | None = None
+    """None: not known yet. The hot loop asks this of every event, and a text's truth has to be fetched from afar."""
     key: str = ""
     eta: float = 0.0
     facts: list[Fact] | None = None

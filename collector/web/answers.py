@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
+from collector.gotext.floats import format_float
 from collector.model.alert import Alert
 
 _encode = msgspec.json.encode
@@ -19,23 +19,24 @@ def json(body: Any, status: int = 200) -> web.Response:
     return web.Response(body=_encode(body), status=status, content_type="application/json")
 
 
-def success(data: Any) -> web.Response:
-    """Prometheus' envelope of a good answer."""
-    return json({"status": "success", "data": data})
-
-
 def not_found(what: str) -> web.Response:
     """404 with a sentence."""
     return json({"error": what}, status=404)
 
 
+def text(value: Any) -> str:
+    """JSON to put into other JSON."""
+    return _encode(value).decode()
+
+
 def number(value: float) -> str:
-    """A sample value as Prometheus spells it."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(value) if value != int(value) or abs(value) >= 1e15 else str(int(value))
+    """A sample value as Prometheus spells it: without an exponent from 1e-6 to 1e21."""
+    shortest = repr(value)
+    if shortest.endswith(".0"):
+        return shortest[:-2]
+    if "e" not in shortest and "n" not in shortest:
+        return shortest
+    return format_float(value, "f" if 1e-6 <= abs(value) < 1e21 else "e")
 
 
 def rfc3339(at: float) -> str:
@@ -50,7 +51,7 @@ def alert(one: Alert) -> dict[str, Any]:
         "annotations": dict(one.annotations),
         "state": one.state,
         "activeAt": rfc3339(one.active_at),
-        "value": number(one.value),
+        "value": format_float(one.value, "e"),
         "blind": one.blind,
         "fingerprint": one.fingerprint,
         "evidence": one.evidence,

@@ -52,13 +52,13 @@ def has_token(request: web.Request, token: Secret) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.reveal().encode())
 
 
-def guard(token: Secret | None, *, public_metrics: bool) -> Middleware:
-    """The middleware."""
+def guard(token: Secret | None, *, public_metrics: bool, posted_reads: frozenset[str] = frozenset()) -> Middleware:
+    """The middleware. A POST to one of `posted_reads` only asks: its parameters come as a form."""
     free = HEALTH | {"/metrics"} if public_metrics else HEALTH
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        is_write = request.method not in SAFE_METHODS
+        is_write = request.method not in SAFE_METHODS and request.path not in posted_reads
         is_open = token is not None
         if is_write and is_foreign(request.headers.get("Origin"), request.host, is_open=is_open):
             raise web.HTTPForbidden(text="refused: this request comes from another site's page\n")

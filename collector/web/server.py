@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 from collections.abc import Awaitable, Callable
 
@@ -9,17 +10,16 @@ import msgspec
 from aiohttp import web
 
 from collector.model.secret import Secret
-from collector.web import answers, exposition
+from collector.web import answers, exposition, labels, query, rules, status
 from collector.web.guard import guard
-from collector.web.view import View
+from collector.web.query import QUERIES, SIMULTANEOUS
+from collector.web.view import VIEW, View
 
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of one push, after decompression."""
 
 FIRST_BYTES = 200
 """Of a push that could not be read whole: what is kept for people."""
-
-VIEW: web.AppKey[View] = web.AppKey("view")
 
 
 async def healthy(request: web.Request) -> web.Response:
@@ -45,10 +45,11 @@ async def reload(request: web.Request) -> web.Response:
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
-    """The exposition, family by family."""
-    response = web.StreamResponse(headers={"Content-Type": exposition.CONTENT_TYPE})
+    """The exposition, family by family, in the format that is asked for."""
+    encoder, content_type, is_open = exposition.negotiated(request.headers.get("Accept", ""))
+    response = web.StreamResponse(headers={"Content-Type": content_type, "Vary": "Accept"})
     await response.prepare(request)
-    async for piece in exposition.render(request.app[VIEW].metrics()):
+    async for piece in exposition.render(request.app[VIEW].metrics(with_created=is_open), encoder):
         await response.write(piece)
     await response.write_eof()
     return response
@@ -77,11 +78,6 @@ async def sources(request: web.Request) -> web.Response:
         for axis in view.axes
     ]
     return answers.json({"sources": listed}, status=200 if all(axis.is_up for axis in view.axes) else 503)
-
-
-async def alerts(request: web.Request) -> web.Response:
-    """Pending and firing alerts, as Prometheus lists them."""
-    return answers.success({"alerts": [answers.alert(one) for one in request.app[VIEW].alerts()]})
 
 
 async def task(request: web.Request) -> web.Response:
@@ -134,6 +130,22 @@ async def index(_request: web.Request) -> web.Response:
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_GET, _BOTH = ("GET",), ("GET", "POST")
+# Prometheus' query API, by what stands after /api/v1/; a posted form asks as a query string does
+QUERY_API: dict[str, tuple[tuple[str, ...], Handler]] = {
+    "query": (_BOTH, query.query),
+    "query_range": (_BOTH, query.query_range),
+    "query_exemplars": (_BOTH, query.query_exemplars),
+    "format_query": (_BOTH, query.format_query),
+    "series": (_BOTH, labels.series),
+    "labels": (_BOTH, labels.labels),
+    "label/{name}/values": (_GET, labels.label_values),
+    "metadata": (_GET, labels.metadata),
+    "rules": (_GET, rules.rules),
+    "alerts": (_GET, rules.alerts),
+    "status/buildinfo": (_GET, status.buildinfo),
+    "status/runtimeinfo": (_GET, status.runtimeinfo),
+}
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/", index),
     ("GET", "/metrics", metrics),
@@ -143,7 +155,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/readyz", ready),
     ("POST", "/-/reload", reload),
     ("GET", "/api/sources", sources),
-    ("GET", "/api/v1/alerts", alerts),
+    *((method, f"/api/v1/{path}", handler) for path, (methods, handler) in QUERY_API.items() for method in methods),
     ("GET", "/api/tasks/{id:.+}", task),
     ("GET", "/api/traces/{id}", trace),
     ("GET", "/runbooks/{name}", runbook),
@@ -153,8 +165,10 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 
 def application(view: View, *, token: Secret | None = None, public_metrics: bool = False) -> web.Application:
     """The aiohttp application over a view."""
-    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics)])
+    asked_by_post = frozenset(f"/api/v1/{path}" for path, (methods, _) in QUERY_API.items() if "POST" in methods)
+    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics, posted_reads=asked_by_post)])
     app[VIEW] = view
+    app[QUERIES] = asyncio.Semaphore(SIMULTANEOUS)
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, handler)
     return app

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from aiohttp import web
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.group import Group
+from collector.alerting.rule import Rule
 from collector.axis import Axis
 from collector.model.alert import Alert
 from collector.model.record import Outcome
+from collector.series.store import Store
 from collector.telemetry import Rejected
 
 
@@ -36,16 +40,39 @@ class View(Protocol):
         """The last records that could not be used."""
         ...
 
+    @property
+    def started_at(self) -> float:
+        """When the process started, Unix seconds."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """The series."""
+        ...
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """The rule groups."""
+        ...
+
+    def is_blind(self, rule: Rule) -> bool:
+        """Whether a source that the rule reads cannot be believed now."""
+        ...
+
     def now(self) -> float:
         """Unix seconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start."""
         ...
 
     def alerts(self) -> Sequence[Alert]:
         """Pending and firing alerts."""
         ...
 
-    def metrics(self) -> Iterable[Metric]:
-        """Everything for /metrics, family by family."""
+    def metrics(self, *, with_created: bool) -> Iterable[Metric]:
+        """Everything for /metrics, some series at a time; with when each counter began, where that is wanted."""
         ...
 
     def task(self, task_id: str) -> Any | None:
@@ -71,3 +98,6 @@ class View(Protocol):
     def reload(self) -> Sequence[str]:
         """Read rule files again; the problems, where the old ones were kept."""
         ...
+
+
+VIEW: web.AppKey[View] = web.AppKey("view")

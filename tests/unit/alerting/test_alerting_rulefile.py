@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector import promql
-from collector.alerting.findings import findings
 from collector.alerting.rulefile import load
 from collector.model.errors import ProblemsError
 
@@ -97,27 +96,6 @@ def test_place_inside_of_a_block(compile_expr):
 def test_empty(text, compile_expr):
     """Files without rules are fine, as in Prometheus."""
     assert all(not group.rules for group in load("rules.yaml", text, compile_expr).groups)
-
-
-def test_pages_without_owner_and_runbook(compile_expr):
-    """A rule that pages without saying whom it concerns and what to do is found, with its place."""
-    text = (
-        "groups:\n- name: a\n  rules:\n"
-        "  - alert: A\n    expr: x\n    labels: {severity: page}\n"
-        "  - alert: B\n    expr: x\n    labels: {severity: page, team: core}\n    annotations: {runbook_url: /b}\n"
-        "  - alert: C\n    expr: x\n    labels: {severity: warning}\n"
-    )
-    assert [str(problem) for problem in findings(load("rules.yaml", text, compile_expr))] == [
-        "rules.yaml:4:5: `A` pages but has no runbook: add the annotation `runbook_url`",
-        "rules.yaml:4:5: `A` pages but has no owner: add the label `team` or `owner`",
-    ]
-
-
-def test_owner_of_the_group(compile_expr):
-    """A team named by the group is the owner of its rules."""
-    text = "groups:\n- name: a\n  labels: {owner: core, severity: page}\n  rules:\n  - alert: A\n    expr: x\n"
-    found = findings(load("rules.yaml", text, compile_expr))
-    assert [problem.message for problem in found] == ["`A` pages but has no runbook: add the annotation `runbook_url`"]
 
 
 PIECES = st.sampled_from(

@@ -142,18 +142,18 @@ async def test_the_view_keeps_the_last_alerts(console) -> None:
                 common_annotations=(),
                 alerts=(),
                 title=f"alert {number}",
-                text=f"text {number}",
+                text=f"text {number}.",
             )
         )
     async with running(Settings(state="none"), clock=ManualClock(T0)) as made:
         console.print(view._picture(made.daemon))
     drawn = console.export_text()
-    assert [number for number in range(20) if f"text {number}" in drawn] == [19]
+    assert [number for number in range(20) if f"text {number}." in drawn] == [19]
     assert "alert 11" not in drawn
     assert "alert 12" in drawn
     await view.close()
     closing = console.export_text()
-    assert [number for number in range(20) if f"text {number}" in closing] == list(range(12, 20))
+    assert [number for number in range(20) if f"text {number}." in closing] == list(range(12, 20))
 
 
 def test_bench_prints_its_figures(monkeypatch, capsys) -> None:

@@ -40,8 +40,16 @@ class Events:
         for one in names:
             whole, _ = self.metrics[one]
             if all(m.matches(one) for m in matchers if m.name == "__name__"):
-                found.append(whole)
+                is_divided = whole.kind == "histogram" and any(m.name == "le" for m in matchers)
+                found.append(self.divided(one) if is_divided else whole)
         return tuple(found)
+
+    def divided(self, name):
+        """A histogram's two buckets: "1" has every second event, "+Inf" all."""
+        whole, times = self.metrics[name]
+        labels = tuple(labels_of([*one, ("le", mark)]) for one in whole.labels for mark in ("1", "+Inf"))
+        self.metrics[f"{name} by le"] = (whole, [part for own in times for part in (own[::2], own)])
+        return Set(f"{name} by le", "counter", labels)
 
     def events(self, series):
         return self.metrics[series.name][1]

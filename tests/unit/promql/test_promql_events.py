@@ -116,13 +116,27 @@ def test_event_fed_and_sampled_histograms_answer_together(events):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["run_bucket", "sum by (le) (rate(run_bucket[5m]))", "avg_over_time(run_bucket[5m])", "delta(run_bucket[5m])"],
+    ("text", "expected"),
+    [
+        ("wait_bucket", {"1": 2, "+Inf": 4}),
+        ("sum by (le) (increase(wait_bucket[1m]))", {"1": 1, "+Inf": 2}),
+        ("max_over_time(wait_bucket[5m])", {"1": 2, "+Inf": 4}),
+        ("wait_bucket offset 1m", {"1": 1, "+Inf": 2}),
+        ("wait_bucket > 3", {"+Inf": 4}),
+    ],
 )
-def test_buckets_of_event_fed_histograms_are_refused(events, text):
-    """There are no buckets to read one by one; the error says what to write."""
-    with pytest.raises(PromqlError, match=r"use histogram_quantile\(q, sum by \(le, \.\.\.\) \(rate\(run_bucket"):
-        rows(text, events)
+def test_buckets_of_event_fed_histograms_are_read_one_by_one(events, text, expected):
+    """Wherever it is not a quantile of rates that is asked for, a histogram is a counter per bucket."""
+    events.put("wait_bucket", "histogram", {task("a"): [AT - 200, AT - 200, AT - 10, AT - 10]})
+    found = compile_expr(text).evaluate(events, AT, 15.0).rows()
+    assert {dict(labels)["le"]: value for labels, value in found} == expected
+
+
+def test_an_unknown_number_of_events_is_no_element(events):
+    """Where the querier does not know, nothing is said: neither 0 nor NaN."""
+    events.increase = lambda series, start, end: np.array([np.nan, 2.0, np.nan])
+    assert rows("increase(failed_total[5m])", events) == {"b": 2}
+    assert rows("sum(increase(failed_total[5m]))", events) == {(): 2}
 
 
 @pytest.mark.parametrize(

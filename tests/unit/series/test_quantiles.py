@@ -144,6 +144,13 @@ def test_a_duration_lies_under_exactly_the_marks_that_are_not_below_it(seconds):
     assert lowest == next(index for index, mark in enumerate(LE) if seconds <= mark)
 
 
+def test_bins_end_where_their_edges_are():
+    """Every edge, and the floats beside it, lie in the bin that a search among the edges gives."""
+    beside = [np.nextafter(EDGES, -np.inf), EDGES, np.nextafter(EDGES, np.inf), [5e-324, 1e9, np.inf]]
+    seconds = np.concatenate([*beside, np.geomspace(1e-8, 1e8, 50_000)])
+    assert np.array_equal(bins_of(seconds), np.searchsorted(EDGES, seconds))
+
+
 def test_extremes_are_answered_not_refused(fleet):
     """0 answers 0, less than a microsecond one microsecond, years the largest bin."""
     for task, seconds in (("zero", 0.0), ("tiny", 1e-9), ("micro", 1e-6), ("huge", 1e12)):

@@ -10,6 +10,7 @@ import pytest
 from series_fleet import Fleet, match
 
 from collector.model.labels import Matcher, labels_of
+from collector.series.buckets import LE_TEXT
 from collector.series.expose import families, totals
 from collector.series.observe import METRICS
 from collector.series.sampled import STALE
@@ -392,14 +393,16 @@ def test_families_are_what_metrics_shows(fleet):
     fleet.store.advance(T0 + 2)
     shown = {family.name: family for family in families(fleet.store)}
     labels = labels_of({"task": "t", "queue": "q", "source": "s"})
-    assert shown["task_sent_total"].samples == [(labels, 1)]
-    assert (shown["tasks_in_flight"].type, shown["tasks_in_flight"].samples) == ("gauge", [(labels, 1)])
-    ((histogram_labels, buckets, total),) = shown["task_run_seconds"].histograms
-    assert (histogram_labels, total, len(buckets)) == (labels, 7.02, 20)
-    assert dict(buckets)["0.025"] == 1
-    assert buckets[-1] == ("+Inf", 2)
-    assert shown["task_wait_seconds"].histograms == []
-    assert shown["queue_length"].samples == [(labels_of({"queue": "q"}), 4)]
+    sent, flight, run, wait = (
+        shown[name] for name in ("task_sent_total", "tasks_in_flight", "task_run_seconds", "task_wait_seconds")
+    )
+    assert (sent.labels, sent.values.tolist(), sent.born_at.tolist()) == ([labels], [1], [T0 + 1])
+    assert (flight.type, flight.labels, flight.values.tolist()) == ("gauge", [labels], [1])
+    assert (run.labels, run.values.tolist(), run.buckets.shape) == ([labels], [7.02], (1, 20))
+    assert run.buckets[0, LE_TEXT.index("0.025")] == 1
+    assert run.buckets[0, -1] == 2
+    assert (wait.labels, wait.values.tolist(), wait.buckets.shape) == ([], [], (0, 20))
+    assert (shown["queue_length"].labels, shown["queue_length"].values.tolist()) == ([labels_of({"queue": "q"})], [4])
     assert set(shown) == {"task_sent_total", "tasks_in_flight", "task_run_seconds", "task_wait_seconds", "queue_length"}
     assert all(family.help for name, family in shown.items() if name != "queue_length")
 

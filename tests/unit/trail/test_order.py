@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.model.event import TASK_KINDS
@@ -72,6 +72,16 @@ def test_order_does_not_matter_where_attempts_are_absent(case):
 
 @settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=False))
+@example(
+    (
+        [
+            {"kind": "started", "at": 0.0, "worker": "w1", "attempt": None},
+            {"kind": "retried", "at": 0.0, "worker": "w1", "attempt": None},
+            {"kind": "started", "at": 0.1, "worker": "w1", "attempt": None},
+        ],
+        [0, 1, 2, 0],
+    )
+)
 def test_the_fast_path_is_the_tally(case):
     """The slots of the hot loop give what `tally` alone gives, whatever comes."""
     facts, order = case
@@ -97,3 +107,18 @@ def test_the_fast_path_measures_like_the_tally(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stitcher_module, "NEW", M_IRREGULAR)
         assert measured() == fast
+
+
+def test_an_end_that_overtakes_the_start_of_its_own_worker_is_not_the_running_attempts(bench):
+    """Without an attempt named it belongs to its worker's start, which is still to come; its repeat is a duplicate."""
+    end = bench.event("succeeded", 15.67, "a", worker="w3", run_seconds=0.33)
+    bench.stitch(
+        bench.event("sent", 0, "a"),
+        bench.event("started", 0.75, "a", worker="w19"),
+        end,
+        bench.event("started", 15.34, "a", worker="w3"),
+        end,
+    )
+    bench.expire(60)
+    assert bench.counts() == {"sent": 1, "started": 2, "redelivered": 1, "succeeded": 1}
+    assert bench.outcome["duplicate"] == 1

@@ -1,0 +1,88 @@
+"""Which labels the elements of an expression can have: a set, or None where anything goes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import promql_parser as tree
+
+from collector.alerting.checks.ground import Ground
+from collector.promql.reading import SETS, bare, is_scalar, name_of
+
+Names: TypeAlias = frozenset[str] | None
+_NONE: frozenset[str] = frozenset()
+
+
+def result_labels(node: Any, ground: Ground) -> Names:  # noqa: PLR0911 - a table in the form of a match
+    """The labels, `__name__` aside. Raises nothing: what is not understood is None."""
+    node = bare(node)
+    match node:
+        case tree.VectorSelector():
+            return ground.labels_of(name_of(node))
+        case tree.MatrixSelector():
+            return result_labels(node.vector_selector, ground)
+        case tree.SubqueryExpr() | tree.UnaryExpr():
+            return result_labels(node.expr, ground)
+        case tree.NumberLiteral():
+            return _NONE
+        case tree.AggregateExpr():
+            return _of_aggregate(node, ground)
+        case tree.Call():
+            return _of_call(node, ground)
+        case tree.BinaryExpr():
+            return _of_binary(node, ground)
+        case _:
+            return None
+
+
+def _of_aggregate(node: Any, ground: Ground) -> Names:
+    inner = result_labels(node.expr, ground)
+    op = str(node.op)
+    if op in {"topk", "bottomk"}:
+        return inner
+    added = {node.param.val} if op == "count_values" else _NONE
+    if node.modifier is None:
+        return _NONE | added
+    named = frozenset(node.modifier.labels)
+    if not str(node.modifier.type).endswith("Without"):
+        return (named if inner is None else named & inner) | added
+    return None if inner is None else (inner - named) | added
+
+
+def _of_call(node: Any, ground: Ground) -> Names:
+    name = str(node.func.name)
+    if name in {"absent", "absent_over_time"}:
+        return None  # the labels that its matchers fix
+    vectors = [one for one in node.args if not is_scalar(one) and not isinstance(one, tree.StringLiteral)]
+    inner = result_labels(vectors[0], ground) if vectors else _NONE
+    if name in {"label_replace", "label_join"}:
+        return None if inner is None else inner | {node.args[1].val}
+    if name in {"histogram_quantile", "histogram_fraction"}:
+        return None if inner is None else inner - {"le"}
+    return inner
+
+
+def _of_binary(node: Any, ground: Ground) -> Names:
+    left, right = (result_labels(side, ground) for side in (node.lhs, node.rhs))
+    if is_scalar(node.lhs):
+        return right
+    if is_scalar(node.rhs):
+        return left
+    op = str(node.op)
+    if op in SETS:
+        return left if op != "or" or left is None else None if right is None else left | right
+    return _of_match(node.modifier, left, right)
+
+
+def _of_match(modifier: Any, left: Names, right: Names) -> Names:
+    """Of arithmetic or a comparison between two vectors."""
+    card = str(modifier.card).rpartition(".")[2] if modifier else "OneToOne"
+    many = right if card == "OneToMany" else left
+    if card != "OneToOne":
+        return None if many is None else many | frozenset(modifier.group_labels or ())
+    if modifier is None or modifier.matching is None:
+        return left if right is None else right if left is None else left & right
+    named = frozenset(modifier.matching.labels)
+    if str(modifier.matching.type).endswith("Include"):
+        return named if left is None else named & left
+    return None if left is None else left - named

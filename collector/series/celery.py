@@ -1,0 +1,53 @@
+"""celery-exporter's names for what trails feed, so that its rules and dashboards run as they are.
+
+Each is a view on the columns of one of our metrics under the exporter's labels; it is made when a rule or a query names
+it, and nothing is counted twice. Three things differ from the exporter: `source` stays, because it keeps series apart;
+`hostname` is not there, because trails do not count by worker; and run times are of all ends, not of successes only.
+The exporter's gauges of queues and workers answer nothing: their facts do not come from trails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from collector.model.labels import Labels, labels_of
+
+JOB = "celery-exporter"
+"""What the exporter's scrape job is called in its own rules and tests."""
+UNKNOWN = "None"
+"""What the exporter says for a label that it does not know."""
+
+_COUNTERS = ("sent", "received", "started", "succeeded", "failed", "rejected", "revoked", "retried")
+_SUFFIXES = ("_bucket", "_count", "_sum")
+_HISTOGRAMS = {"celery_task_runtime": "task_run_seconds", "celery_task_queue_wait_time": "task_wait_seconds"}
+
+NAMES: dict[str, str] = {
+    **{f"celery_task_{fact}_total": f"task_{fact}_total" for fact in _COUNTERS},
+    **{foreign + suffix: own + suffix for foreign, own in _HISTOGRAMS.items() for suffix in _SUFFIXES},
+}
+"""The exporter's metric -> ours, both as a selector says them."""
+LABELS = {"task": "name", "queue": "queue_name", "error": "exception"}
+"""Our label -> the exporter's."""
+
+
+def ours(name: str | None) -> str | None:
+    """Our name of a metric of the exporter; any other name is its own."""
+    return None if name is None else NAMES.get(name, name)
+
+
+def theirs(labels: Labels, *, by_error: bool) -> Labels:
+    """One of our label sets as the exporter has it."""
+    own = dict(labels)
+    named = ("task", "queue", "error") if by_error else ("task", "queue")
+    renamed = {LABELS[name]: own.pop(name, UNKNOWN) for name in named}
+    return labels_of({**own, **renamed, "job": JOB})
+
+
+def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels of an alert on the exporter's series as ours: what tasks it is about."""
+    found = dict(labels)
+    for name, foreign in LABELS.items():
+        if foreign in found:
+            value = found.pop(foreign)
+            found[name] = "" if value == UNKNOWN else value
+    return found

@@ -1,0 +1,79 @@
+"""`tasktrail check`: every problem at its place, exit code 1, and never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collector.cli.main import main
+
+UNIT = Path(__file__).parents[1]
+BROKEN = sorted((*UNIT.glob("*/broken/*.yaml"), *UNIT.glob("alerting/findings/*.bad.yaml")))
+
+
+def check(capsys, *arguments):
+    """The exit code, and the lines on stdout and stderr."""
+    code = main(["check", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err.splitlines()
+
+
+@pytest.mark.parametrize("path", BROKEN, ids=lambda path: f"{path.parts[-3]}/{path.stem}")
+def test_a_broken_file_gives_its_message(path, capsys, monkeypatch):
+    """A file named for its mistake gives what is expected, each line with its place, and the exit code 1."""
+    monkeypatch.chdir(path.parent)
+    expected = path.with_name(path.name.split(".")[0] + ".expected").read_text(encoding="utf-8").splitlines()
+    code, out, err = check(capsys, path.name)
+    assert (code, out) == (1, [])
+    assert err[:-1] == expected
+    assert all(line.startswith(f"{path.name}:") for line in expected)
+
+
+def test_there_are_enough():
+    """The folders hold the mistakes that people make in rules and configurations."""
+    assert len(BROKEN) >= 40
+
+
+def test_files_without_a_problem(capsys, tmp_path):
+    """What is fine is counted, each file once however often it is named, with exit code 0."""
+    path = tmp_path / "rules.yaml"
+    path.write_text("groups: []\n")
+    (tmp_path / "tasktrail.yaml").write_text("grace: 5s\n")
+    assert check(capsys, path, tmp_path, "shipped")[::2] == (0, [])
+    assert check(capsys, path, tmp_path)[1] == ["2 files, no problem"]
+
+
+def test_rules_and_their_configuration_together(capsys, tmp_path):
+    """Labels that a configuration takes from events are known to the rules that are checked with it."""
+    (tmp_path / "tasktrail.yaml").write_text("labels: [tenant]\n")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("groups:\n- name: g\n  rules:\n  - {alert: A, expr: 'tasks_in_flight{tenant=\"a\"} > 1'}\n")
+    assert check(capsys, tmp_path)[0] == 0
+    code, _, err = check(capsys, rules)
+    assert (code, err) == (
+        1,
+        [
+            f"{rules}:4:23: `tasks_in_flight` has no label `tenant`: it has queue, source, task",
+            "1 problems in 1 files",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\xff\xfe", b"? [a, b]\n: c\n", b"\x00", b"[" * 3000, b"a: &a [*a]\n", b"- 1\n", b"---\n---\n", b"!!python/x {}"],
+)
+def test_what_is_no_yaml_of_ours_is_a_problem(text, capsys, tmp_path):
+    """Whatever a file holds, it is a line with a place."""
+    path = tmp_path / "x.yaml"
+    path.write_bytes(text)
+    code, _, err = check(capsys, path)
+    assert code == 1
+    assert all(line.startswith(f"{path}:") for line in err[:-1])
+
+
+def test_a_path_that_is_not_there(capsys, tmp_path):
+    """A path without a file is a wrong call: exit code 2."""
+    code, _, err = check(capsys, tmp_path / "none.yaml")
+    assert (code, err) == (2, [f"{tmp_path}/none.yaml:1:1: there is no file to check here"])
