@@ -14,7 +14,6 @@ import msgspec
 from collector.model.event import Event
 from collector.model.record import Batch, ClockName, Gap, Outcome, Receipt
 
-
 SILENCE = 3.0
 """Seconds without a word after which a tailed place is no longer known to be read to its end."""
 

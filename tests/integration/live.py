@@ -195,7 +195,11 @@ async def produce(bootstrap: str, topic: str, records: Sequence[tuple[bytes | No
         bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=1 << 18, max_request_size=1 << 26
     )
     async with producer:
-        pending = [await producer.send(topic, body, partition=partition) for body, partition in records]
+        # A record without a body is a tombstone, which needs a key; all others have none.
+        pending = [
+            await producer.send(topic, body, key=None if body is not None else b"gone", partition=partition)
+            for body, partition in records
+        ]
         await asyncio.gather(*pending)
 
 

@@ -1,4 +1,4 @@
-"""Bad input, by every way in: counted by its reason with its place, its secrets masked, and the next good event counts."""
+"""Bad input, by every way in: counted by reason and place, secrets masked, and the next good event counts."""
 
 from __future__ import annotations
 
@@ -152,7 +152,8 @@ def test_a_record_that_our_own_code_cannot_stand(monkeypatch: pytest.MonkeyPatch
         for event, at in zip(events, ats, strict=True):
             if event.task_id == "poison":
                 raise RuntimeError("a bug of ours")
-            counts = [sum(pair) for pair in zip(counts, stitch(self, source, application, [event], [at], out), strict=True)]
+            counted = stitch(self, source, application, [event], [at], out)
+            counts = [sum(pair) for pair in zip(counts, counted, strict=True)]
         return tuple(counts)
 
     monkeypatch.setattr(Stitcher, "stitch", broken)
@@ -167,13 +168,9 @@ def test_a_record_that_our_own_code_cannot_stand(monkeypatch: pytest.MonkeyPatch
         assert status == 200
         assert json.loads(answer) == {"read": 7, "accepted": 6, "duplicate": 0, "malformed": 1, "ignored": 0}
         (rejected,) = asked.source("http")["rejected"]
-        assert (rejected["reason"], rejected["receipt"], "poison" in rejected["first_bytes"]) == (
-            "internal_error",
-            "4",
-            True,
-        )
+        assert (rejected["reason"], rejected["receipt"]) == ("internal_error", "4")
+        assert "poison" in rejected["first_bytes"]
         assert "a bug of ours" in rejected["traceback"]
-        failed = sum(value for _, value in asked.metrics()["task_failed_total"])
         deadline = time.monotonic() + 30
         while "RecordSetAside" not in {one["labels"]["alertname"] for one in told.alerts}:
             assert time.monotonic() < deadline, "nobody is told of the bug"
