@@ -39,6 +39,8 @@ from collector.web.server import Listener, application
 
 DRAIN_SECONDS = 4.0
 """What is queued for targets is tried for so long at the end."""
+TURN_SECONDS = 1.0
+"""What was counted is evaluated for so long at the end."""
 STOP_SECONDS = 2.5
 """Sources have so long to close."""
 DEADLINE_SECONDS = 8.0
@@ -222,7 +224,13 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
         feeds.append(Feed(name=PUSHED, is_pushed=True))
     pulled: list[tuple[Lane, Callable[[], Source]]] = []
     for one in feeds:
-        axis = Axis(name=one.name, application=one.application, clock=one.clock, is_pushed=one.is_pushed)
+        axis = Axis(
+            name=one.name,
+            application=one.application,
+            clock=one.clock,
+            is_pushed=one.is_pushed,
+            is_tailed=one.is_tailed,
+        )
         lane = Lane(axis, one.decode, daemon.pipeline.ingest, clock, daemon.pipeline.telemetry, daemon.woken)
         daemon.pipeline.axes.append(axis)
         daemon.lanes.append(lane)
@@ -308,5 +316,9 @@ async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Tas
     for task in done:
         if not task.cancelled():
             task.result()
-    await daemon.finish()
+    try:
+        async with asyncio.timeout(TURN_SECONDS):  # of a long backlog the rest is left where it stands
+            await daemon.finish()
+    except TimeoutError:
+        daemon.say()
     return await delivery.drain(DRAIN_SECONDS)

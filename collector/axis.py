@@ -14,6 +14,9 @@ import msgspec
 from collector.model.event import Event
 from collector.model.record import Batch, ClockName, Gap, Outcome, Receipt
 
+SILENCE = 3.0
+"""Seconds without a word after which a tailed place is no longer known to be read to its end."""
+
 
 class Place(msgspec.Struct):
     """One partition, stream, file or peer: the newest axis time read from it, and whether it was read to its end."""
@@ -21,6 +24,8 @@ class Place(msgspec.Struct):
     newest: float = -math.inf
     is_head: bool = False
     position: Receipt | None = None
+    heard_at: float = -math.inf
+    """Wall clock of its last batch, also of an empty one."""
 
 
 class Axis(msgspec.Struct, kw_only=True):
@@ -36,6 +41,8 @@ class Axis(msgspec.Struct, kw_only=True):
     was_tried: bool = False
     is_pushed: bool = False
     """Others send to it: it keeps no past that has to be read before the present is complete."""
+    is_tailed: bool = False
+    """While it is up it says every second that it is at its end: one that falls silent is no longer known to be."""
     detail: str = ""
     error: str = ""
     read_at: float = -math.inf
@@ -85,7 +92,7 @@ class Axis(msgspec.Struct, kw_only=True):
             place.newest = max(place.newest, *ats)
         elif batch.bodies and self.clock != "event":  # none of them could be used, but they were read
             place.newest = max(place.newest, *(batch.times or (batch.received_at,)))
-        place.is_head = batch.is_head
+        place.is_head, place.heard_at = batch.is_head, batch.received_at
         if batch.position is not None:
             place.position = batch.position
         if batch.bodies:
@@ -105,7 +112,7 @@ class Axis(msgspec.Struct, kw_only=True):
         behind = [place.newest for place in self.places.values() if not place.is_head]
         if behind:
             return min(behind) - lateness
-        if self.clock == "event" and now - self.read_at < grace:
+        if self.clock == "event" and (now - self.read_at < grace or self._silent(now)):
             return max(place.newest for place in self.places.values()) - lateness
         return now - lateness
 
@@ -121,6 +128,12 @@ class Axis(msgspec.Struct, kw_only=True):
         return bool(self.places) and min(place.newest for place in self.places.values()) >= at
 
     def lag_seconds(self, now: float) -> float:
-        """How far behind its head the source is being read."""
+        """How far behind its head the source is being read; of one that fell silent, since when nothing was heard."""
         behind = [place.newest for place in self.places.values() if not place.is_head and place.newest > -math.inf]
-        return max(0.0, now - min(behind)) if behind else 0.0
+        return max(0.0, now - min(behind + self._silent(now), default=now))
+
+    def _silent(self, now: float) -> list[float]:
+        """When the places were last heard that were at their end, and fell silent."""
+        if not self.is_tailed:
+            return []
+        return [place.heard_at for place in self.places.values() if place.is_head and now - place.heard_at > SILENCE]

@@ -85,7 +85,9 @@ class Daemon:
         while True:
             self._wake.clear()
             is_live = await self.turn()
-            await asyncio.sleep(BETWEEN_TURNS if is_live else ALONG_A_BACKLOG)
+            # A rule that was held back gets its turn to the millisecond: its reader has waited long enough.
+            held = self.pipeline.ticker.held_until - self._clock.now()
+            await asyncio.sleep(min(max(0.0, held), BETWEEN_TURNS) if is_live else ALONG_A_BACKLOG)
             if not self._wake.is_set():
                 try:
                     async with asyncio.timeout(self._rest()):
@@ -107,10 +109,10 @@ class Daemon:
             spent = clock.monotonic() - began
             if spent > STEP:
                 telemetry.stalled(spent)
-                self._say(clock.now())
+                self.say()
                 await asyncio.sleep(0)
                 began = self._moved_at = clock.monotonic()
-        self._say(clock.now())
+        self.say()
         telemetry.stalled(clock.monotonic() - began)
         return until.is_live
 
@@ -121,8 +123,9 @@ class Daemon:
             await asyncio.sleep(BETWEEN_SLOTS)
             await self.turn()
 
-    def _say(self, now: float) -> None:
-        for notification in self.pipeline.notifications(now):
+    def say(self) -> None:
+        """Hand what is ripe to delivery."""
+        for notification in self.pipeline.notifications(self._clock.now()):
             self.delivery.submit(notification)
 
     def _rest(self) -> float:

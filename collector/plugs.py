@@ -29,6 +29,8 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     decode: Decode = FORMATS["native"]
     is_pushed: bool = False
     """Others send to it: there is no past to read."""
+    is_tailed: bool = False
+    """It reads for ever, and says every second that there is nothing more."""
     build: Callable[[], Source] | None = None
 
 
@@ -89,13 +91,13 @@ def _file(url: SourceUrl) -> Callable[[], Source]:
     return lambda: FileSource(options)
 
 
-# scheme → how to build it, and whether others send to it
-SOURCES: dict[str, tuple[Callable[[SourceUrl], Callable[[], Source]], bool]] = {
-    "kafka": (_kafka, False),
-    "redis-stream": (_redis_stream, False),
-    "unix": (_unix, True),
-    "file": (_file, False),
-    "stdin": (_file, False),
+# scheme → how to build it, whether others send to it, and whether it is tailed
+SOURCES: dict[str, tuple[Callable[[SourceUrl], Callable[[], Source]], bool, bool]] = {
+    "kafka": (_kafka, False, True),
+    "redis-stream": (_redis_stream, False, True),
+    "unix": (_unix, True, False),
+    "file": (_file, False, False),
+    "stdin": (_file, False, False),
 }
 
 
@@ -104,8 +106,15 @@ def feed(url: SourceUrl) -> Feed:
     clock = url.clock or "broker"
     if url.scheme == PUSHED:
         return Feed(name=url.name, application=url.application, clock=clock, is_pushed=True)
-    build, is_pushed = SOURCES[url.scheme]
-    return Feed(name=url.name, application=url.application, clock=clock, is_pushed=is_pushed, build=build(url))
+    build, is_pushed, is_tailed = SOURCES[url.scheme]
+    return Feed(
+        name=url.name,
+        application=url.application,
+        clock=clock,
+        is_pushed=is_pushed,
+        is_tailed=is_tailed,
+        build=build(url),
+    )
 
 
 def shipped() -> Path:

@@ -52,11 +52,14 @@ def target(axes: Sequence[Axis], now: float, grace: float, patience_until: float
 
     Sources that were read to their end make the present complete, and then a backlog elsewhere is late facts; only when
     every source that delivers is behind (or on sender's time) are rules evaluated along the backlog. Until
-    `patience_until` nothing is, while a source has not said where it stands: it may have a backlog.
+    `patience_until` nothing is, while a source has not said where it stands: it may have a backlog. Where sender's time
+    alone could come, nothing is before the first event: it tells what time it is.
     """
     if now < patience_until and not all(axis.has_said for axis in axes):
         return Target(-math.inf, now)
     limits = [(limit, axis.clock) for axis in axes if (limit := axis.complete_until(now, grace)) is not None]
+    if not limits and any(axis.clock == "event" for axis in axes) and all(axis.is_up for axis in axes):
+        return Target(-math.inf, now)
     if not limits or any(limit >= now for limit, _ in limits):
         return Target(instant_of(now), now)
     is_recorded = any(clock == "event" for _, clock in limits)

@@ -52,7 +52,7 @@ def _source(text: str) -> SourceUrl:
 
 async def _record(url: SourceUrl, file: BinaryIO, seconds: float | None) -> int:
     writer = _Writer(file, TAPS.get(url.scheme, "native"))
-    build, _ = SOURCES[url.scheme]
+    build, *_ = SOURCES[url.scheme]
     recording = asyncio.ensure_future(build(url)().run(writer))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

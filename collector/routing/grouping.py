@@ -158,7 +158,7 @@ class Grouping:
         """The backlog was read to its end: tell what still fires and what pages, and sum up the rest in one message."""
         past, self._past = self._past, {}
         more, self._forgotten = self._forgotten, 0
-        latest = {fingerprint: active_at for fingerprint, active_at in sorted(past)}
+        latest = dict(sorted(past))  # of each alert the start of its last episode
         for (fingerprint, active_at), (alert, pages) in past.items():
             if alert.state == "firing":
                 self._insert(alert, now)

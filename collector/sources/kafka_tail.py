@@ -266,7 +266,7 @@ class Tail:
                     state.head_at = now
             if state.position >= state.end:
                 state.moved_at = now
-                if now - state.told_at >= 1.0 and now - state.head_at < _HEAD:
+                if now - state.told_at >= 1.0 and state.head_at > state.told_at:  # the broker has said so since
                     state.told_at = now
                     await self._intake.take(self._batch(state, (), [], self._clock.now()))
         self._ask_for_ends(now)

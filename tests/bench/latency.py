@@ -55,13 +55,19 @@ async def samples(bootstrap: str, topic: str, told: Hook, count: int) -> list[fl
         await producer.partitions_for(topic)
         for number in range(count):
             task = f"sample.{uuid.uuid4().hex[:12]}"
-            event = {"kind": "dead_lettered", "task_id": uuid.uuid4().hex, "task": task, "queue": "q", "error": "ValueError"}
+            event = {
+                "kind": "dead_lettered",
+                "task_id": uuid.uuid4().hex,
+                "task": task,
+                "queue": "q",
+                "error": "ValueError",
+            }
             written[task] = time.time()
             event["time"] = written[task]
             await producer.send(topic, msgspec.json.encode(event), partition=number % PARTITIONS)
             await asyncio.sleep(BETWEEN[0] + (BETWEEN[1] - BETWEEN[0]) * (number * 0.618 % 1))
     async with asyncio.timeout(30):
-        while not written.keys() <= (called := _called(told)).keys():
+        while not written.keys() <= (called := _called(told)).keys():  # noqa: ASYNC110 - told by a thread
             await asyncio.sleep(0.1)
     return [called[task] - at for task, at in written.items()]
 
@@ -90,7 +96,17 @@ def measure(bootstrap: str, rate: int, count: int) -> list[float]:
         hook() as told,
         daemon(Path(folder), "--source", f"kafka://{bootstrap}/{topic}", "--notify", told.url),
     ):
-        call = [sys.executable, "-m", "tests.bench.latency", "--traffic", topic, "--kafka", bootstrap, "--rate", str(rate)]
+        call = [
+            sys.executable,
+            "-m",
+            "tests.bench.latency",
+            "--traffic",
+            topic,
+            "--kafka",
+            bootstrap,
+            "--rate",
+            str(rate),
+        ]
         with subprocess.Popen(call, cwd=ROOT) as other:
             try:
                 time.sleep(WARM_UP)

@@ -195,13 +195,18 @@ async def produce(bootstrap: str, topic: str, records: Sequence[tuple[bytes | No
         bootstrap_servers=bootstrap, linger_ms=20, max_batch_size=1 << 18, max_request_size=1 << 26
     )
     async with producer:
-        pending = [await producer.send(topic, body, partition=partition) for body, partition in records]
+        # A record without a body is a tombstone, which needs a key; all others have none.
+        pending = [
+            await producer.send(topic, body, key=None if body is not None else b"gone", partition=partition)
+            for body, partition in records
+        ]
         await asyncio.gather(*pending)
 
 
 def command_of(broker: Broker) -> list[str]:
-    """The command line of a broker's first process."""
-    return Path(f"/proc/{broker.pids[0]}/cmdline").read_bytes().decode().split("\0")[:-1]
+    """The command line of a broker's first process; a server may have put another name in its place."""
+    process = Path(f"/proc/{broker.pids[0]}")
+    return [str((process / "exe").readlink()), *(process / "cmdline").read_bytes().decode().split("\0")[1:-1]]
 
 
 def revive(broker: Broker, command: Sequence[str], ready: Callable[[], bool], seconds: float = 60.0) -> None:
