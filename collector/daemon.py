@@ -176,6 +176,7 @@ class Daemon:
 
     def metrics(self) -> Iterator[Metric]:
         """Everything for /metrics."""
+        self.pipeline.ingest.observe()
         for family in families(self.pipeline.store):
             if family.name not in EXPOSED:  # in the store these are samples for rules
                 yield family_metric(family)
