@@ -12,9 +12,12 @@ import yaml
 
 from collector.alerting.findings import findings
 from collector.alerting.rulefile import load as load_rules
+from collector.alerting.ruletest import load as load_tests
+from collector.alerting.ruletest import unknown_alerts
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
+from collector.ruletesting import rules_of
 from collector.settings import load as load_settings
 
 Check = Callable[[str, str], list[Problem]]
@@ -46,7 +49,8 @@ def main(arguments: argparse.Namespace) -> int:
             problems += _found(check, str(file), text)
     for line in passed_over:
         print(line)
-    for problem in sorted(problems):
+    problems = sorted(dict.fromkeys(problems))
+    for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
@@ -75,6 +79,15 @@ def _rules(path: str, text: str) -> list[Problem]:
     return findings(load_rules(path, text, compile_expr))
 
 
+def _tests(path: str, text: str) -> list[Problem]:
+    file = load_tests(path, text, compile_expr)
+    try:
+        specs, missing = rules_of(file)
+    except ProblemsError as error:  # the rule files say that themselves where they are checked, too
+        return list(error.problems)
+    return missing + unknown_alerts(file, specs)
+
+
 def _settings(path: str, text: str) -> list[Problem]:
     load_settings(path, text, os.environ)
     return []
@@ -83,8 +96,9 @@ def _settings(path: str, text: str) -> list[Problem]:
 # a key at the top of a file → what checks a file that has it; the first key decides, without any it is configuration
 KINDS: tuple[tuple[str, str, Check | None], ...] = (
     ("groups", "rule files", _rules),
-    ("rule_files", "unit tests of rules", None),
-    ("tests", "unit tests of rules", None),
+    ("rule_files", "unit tests of rules", _tests),
+    ("tests", "unit tests of rules", _tests),
+    ("evaluation_interval", "unit tests of rules", _tests),
     ("route", "route files", None),
     ("receivers", "route files", None),
     ("defaults", "task contracts", None),
