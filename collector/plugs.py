@@ -71,7 +71,7 @@ def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
             port=port,
             database=int(url.path[0]),
             username=url.user,
-            password=url.password or url.secrets.get("password"),
+            password=url.password,
             tls=url.options.get("tls") == "true",
             ca_file=url.options.get("ssl_cafile", ""),
         ),

@@ -89,7 +89,6 @@ SCHEMES: dict[str, _Scheme] = {
             "ssl_keyfile": _TEXT,
             "ssl_password": _SECRET,
             "ssl_check_hostname": _FLAG,
-            "group": _TEXT,
             "start": _Option(("oldest", "newest", "stop")),
         },
     ),

@@ -15,7 +15,7 @@ from collector.model.errors import ProblemsError, TasktrailError
 from collector.model.secret import Secret
 from collector.plugs import Feed, feed
 from collector.settings import Bounds, Settings
-from collector.source_urls import parse_source
+from collector.source_urls import SCHEMES, parse_source
 from collector.trail.keep import Bounds as TrailBounds
 from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
 
@@ -374,6 +374,25 @@ def test_every_scheme_has_its_source(url: str, *, is_pushed: bool) -> None:
     assert first is not second
     assert made.is_pushed is is_pushed
     assert "'p'" not in repr(vars(first))
+
+
+OPTIONS = [
+    (scheme, name, "true" if name == "tls" else option.choices[-1] if option.choices else "written")
+    for scheme in ("kafka", "redis-stream")
+    for name, option in SCHEMES[scheme].options.items()
+]
+PLACES = {"kafka": "kafka://h/", "redis-stream": "redis-stream://h/0/"}
+
+
+@pytest.mark.parametrize(("scheme", "name", "value"), OPTIONS)
+def test_every_option_of_a_source_reaches_its_client(scheme: str, name: str, value: str) -> None:
+    """No option is accepted and then forgotten: each changes what the client is built with."""
+    path = "" if name in {"topics", "streams", "topic_pattern"} else "t"
+    plain, wanted = (
+        feed(parse_source(PLACES[scheme] + place, {"name": "n", **written}, Secret)).build()
+        for place, written in (("t", {}), (path, {name: value}))
+    )
+    assert wanted._options != plain._options
 
 
 def test_settings_show_no_secret() -> None:
