@@ -49,6 +49,12 @@ CLOSE_SECONDS = 1.5
 """The listener, and what was only cancelled now, have so long."""
 HURRIED_SECONDS = 0.1
 """The same, where somebody is in a hurry."""
+UNREAD = {
+    "tasks": "`tasks` files are not read by this version: remove the setting",
+    "routes": "`routes` files are not read by this version: remove the setting",
+    "labels": "`labels` of events do not become labels of metrics in this version: remove the setting",
+}
+"""Settings that do nothing yet: refused, so that nobody relies on them."""
 
 
 def rule_files(rules: Sequence[str]) -> list[Path]:
@@ -140,6 +146,7 @@ async def run(
         telemetry=telemetry,
         receivers={"default": [Receiver(target.name) for target in targets]},
         wording=Wording(external_url=settings.external_url or "", runbooks=pages),
+        external_labels=settings.external_labels,
         monotonic=clock.monotonic,
     )
     delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
@@ -196,11 +203,7 @@ def checked(first: Callable[[], T1], second: Callable[[], T2], third: Callable[[
 def open_targets(settings: Settings, telemetry: Telemetry) -> list[Channel]:
     """The targets of `notify`, for the built-in route. Raises ProblemsError with all problems; they show no secret."""
     opened_targets: list[Channel] = []
-    problems = [
-        Problem(name, 1, 1, f"`{name}` files are not read by this version: remove the setting")
-        for name in ("tasks", "routes")
-        if getattr(settings, name)
-    ]
+    problems = [Problem(name, 1, 1, message) for name, message in UNREAD.items() if getattr(settings, name)]
     for number, url in enumerate(settings.notify, 1):
         try:
             config = channels.from_url(url.reveal())

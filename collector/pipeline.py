@@ -90,6 +90,7 @@ class Pipeline:
         telemetry: Telemetry,
         receivers: Mapping[str, Sequence[Receiver]] | None = None,
         wording: Wording | None = None,
+        external_labels: Mapping[str, str] | None = None,
         monotonic: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.grace = limits.grace
@@ -103,6 +104,7 @@ class Pipeline:
         self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, telemetry.rule_failed)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
+        self._external_labels = external_labels or {}
         self._monotonic = monotonic
         self._witnesses: dict[str, Witness] = {}
         self._was_past = False
@@ -119,6 +121,7 @@ class Pipeline:
             compile_expr=compile_expr,
             put=self.store.put,
             external_url=self.wording.external_url,
+            external_labels=self._external_labels,
             monotonic=self._monotonic,
         )
         groups = [Group(spec, surroundings) for spec in specs]

@@ -265,10 +265,22 @@ async def test_every_problem_is_reported_at_once(settings, tmp_path) -> None:
         token_file=str(tmp_path / "token"),
         tasks="tasks.yaml",
         routes="routes.yaml",
+        labels=("tenant",),
     )
     found = "\n".join(await problems_of(wrong))
-    for word in ("missing.yaml", "notify:1", "notify:2", "token", "`tasks`", "`routes`"):
+    for word in ("missing.yaml", "notify:1", "notify:2", "token", "`tasks`", "`routes`", "`labels`"):
         assert word in found
+
+
+async def test_texts_of_alerts_name_the_external_labels(settings, tmp_path) -> None:
+    """What the configuration says of this daemon is what `$externalLabels` of a template is."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(FAILING.replace("{{ $value }} failed", "{{ $externalLabels.region }}"))
+    channel = Kept()
+    wanted = msgspec.structs.replace(settings, rules=(str(path),), external_labels={"region": "eu-1"})
+    async with running(wanted, feeds=(Feed(name="one", build=lambda: Once(FAILED)),), channels=(channel,)):
+        await until(lambda: channel.sent)
+    assert dict(channel.sent[0].common_annotations)["summary"] == "eu-1"
 
 
 async def test_a_target_named_twice_is_refused(settings) -> None:
