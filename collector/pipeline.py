@@ -41,7 +41,7 @@ SHORTEST_EVIDENCE = 60.0
 """Evidence is looked for at least so far back, seconds: a gauge's rule has no window."""
 
 PAGING_METRICS = frozenset({"task_dead_lettered_total", "dead_letters_open", "task_lost_total", "task_overdue_total"})
-"""Alerts of rules that read these page like new ones, also when the daemon was away (product.md section 4, Time)."""
+"""Alerts of rules that read these page like new ones, also when the daemon was away."""
 
 # metric name → the facts or durations that feed it: what evidence is looked up by
 FED_BY: dict[str, tuple[str, ...]] = {metric.name: metric.feeds for metric in METRICS}
@@ -55,7 +55,7 @@ TOLD_AT_ONCE = 50
 REMOVED = "the rule was taken out of the rule files"
 
 LONGEST_LAG = 10.0
-"""A source that lags by more blinds the rules that read it, seconds (product.md section 6, Blind)."""
+"""A source that lags by more blinds the rules that read it, seconds."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

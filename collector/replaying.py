@@ -91,7 +91,7 @@ class Replay:
                 grouping.confirm(notification, due)
 
     def result(self) -> dict[str, Any]:
-        """What `replay --json` prints (product.md section 7), without trails."""
+        """What `replay --json` prints, without trails."""
         return {
             "events": self.axis.totals,
             "tasks": totals(self.pipeline.store),

@@ -55,7 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     routes: str | None = None
     notify: tuple[Secret, ...] = ()
     state: str | None = None
-    """A directory, `none`, or None: where the contract looks by itself."""
+    """A directory, `none`, or None: the first of the usual places."""
     listen: str = DEFAULT_LISTEN
     external_url: str | None = None
     token_file: str | None = None

@@ -1,4 +1,4 @@
-"""Source URLs: every scheme of the contract with its form and options, as one table, and the reader of it.
+"""Source URLs: every scheme with its form and options, as one table, and the reader of it.
 
 Takes a URL and the keys written beside it; gives one plain value, from which whoever builds sources takes what it
 needs. Credentials never stand in anything that prints.
@@ -123,7 +123,7 @@ PLANNED: tuple[str, ...] = (
     "amqp",
     "amqps",
 )
-"""Schemes of the contract that this version does not read yet."""
+"""Schemes that this version does not read yet."""
 
 COMMON: Mapping[str, _Option] = {
     "name": _TEXT,

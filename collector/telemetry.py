@@ -30,7 +30,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_events": ("counter", "Events by what became of them.", ("source", "outcome")),
     "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
     "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
-    "tasktrail_trails": ("gauge", "Trails held, open and finished.", ()),
+    "tasktrail_trails": ("gauge", "Open trails held.", ()),
     "tasktrail_reload_success": (
         "gauge",
         "1 where the last reload of rules was taken, 0 where the old ones were kept.",
@@ -38,7 +38,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "tasktrail_rule_failures": ("counter", "Rule evaluations that failed.", ("group", "rule")),
     "tasktrail_slots_missed": ("counter", "Evaluations left out because the process had stood still.", ()),
-    "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of the loop since start.", ()),
+    "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of evaluation since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
@@ -168,7 +168,7 @@ class Telemetry:
     # What happens to the loop and the process.
 
     def stalled(self, seconds: float) -> None:
-        """The loop was held for so long in one step."""
+        """Evaluation held the loop for so long in one step."""
         if seconds > self.get("tasktrail_loop_stall_seconds"):
             self.set("tasktrail_loop_stall_seconds", (), seconds)
 

@@ -32,7 +32,7 @@ def alerts(changed: list[Alert], at: float) -> None:
 
 
 def replay(result: dict[str, Any]) -> None:
-    """The result of a replay, as section 7 of the contract lists it."""
+    """The result of a replay: what was read, counted and alerted."""
     events = result["events"]
     _console.print("events: " + ", ".join(f"{count:,} {name}" for name, count in events.items()))
     counts = Table("task", *_counters(result["tasks"]), title="counts", title_justify="left")

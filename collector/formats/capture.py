@@ -1,4 +1,4 @@
-"""Captures: one JSON object a line, what a tap received and when (product.md section 7).
+"""Captures: one JSON object a line, what a tap received and when.
 
 Takes lines and gives the records that were in them, or takes records and gives lines. A file of plain native events
 is told apart by its first line: a capture line has `t` and `source`, an event has `kind`. Written by `record`, read by
@@ -43,7 +43,7 @@ _decode = msgspec.json.Decoder(Line).decode
 _encode = msgspec.json.Encoder().encode
 
 BODY_FIELDS = ("data", "event", "payload", "body")
-"""Where a stream entry may hold its event as one JSON or msgpack body (product.md section 3)."""
+"""Where a stream entry may hold its event as one JSON or msgpack body."""
 OPENINGS = '{["'
 """What such a body begins with; msgpack is not text, so it is in `body_b64`."""
 

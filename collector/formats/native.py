@@ -1,4 +1,4 @@
-"""The native format: one JSON object, one msgpack map, or a list of either, per body (product.md section 4).
+"""The native format: one JSON object, one msgpack map, or a list of either, per body.
 
 Regular events are decoded straight into the strict `Event`, in one C loop over the whole batch. Whatever does not
 decode so is read a second time, the long way, which knows the other spellings and finds the reason where there is

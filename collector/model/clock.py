@@ -31,7 +31,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands where it was put: replays and tests move it by hand."""
+    """A clock that stands where it was put: tests move it by hand."""
 
     def __init__(self, at: float = 0.0) -> None:
         self.at = at

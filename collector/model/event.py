@@ -1,4 +1,4 @@
-"""The event: one lifecycle fact of one task (or of one worker), as product.md section 4 defines it.
+"""The event: one lifecycle fact of one task (or of one worker).
 
 The types are strict, so that a body that decodes as an `Event` is right as it stands and costs nothing more. Other
 spellings (times as text, `traceparent`, empty strings) fail to decode; the formats read those the long way.

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 ClockName: TypeAlias = Literal["broker", "event", "arrival"]
-"""Which time places a source's events on its axis (product.md section 4, Time)."""
+"""Which time places a source's events on its axis."""
 
 Receipt: TypeAlias = int | str
 """Where a record stood in its place: Kafka offset, stream entry id, line number."""

@@ -9,7 +9,7 @@ STARS = "***"
 
 
 class Secret:
-    """A password or token. Prints, formats and compares as stars; `reveal()` is the only way to the value."""
+    """A password or token. Prints and formats as stars; `reveal()` is the only way to the value."""
 
     __slots__ = ("_value",)
 

@@ -37,7 +37,7 @@ BUILT_IN = Route(
     group_interval=10.0,
     repeat_interval=14_400.0,
 )
-"""Holds where no routes file is given (product.md section 6)."""
+"""Holds where no routes file is given."""
 
 
 def match(route: Route, labels: Labels) -> tuple[Route, ...]:

@@ -1,4 +1,4 @@
-"""The lifecycle of a task as one literal table (product.md section 4, State). Everything else compiles from it.
+"""The lifecycle of a task as one literal table. Everything else compiles from it.
 
 Takes nothing, gives constants and one function from facts to a state. A kind of event that is not in the table is
 not about a task.

@@ -1,7 +1,7 @@
 """What a set of facts of one task id amounts to: a pure function, whatever order they came in.
 
-Takes facts, gives lives with their counted facts, executions, dead letters and durations (product.md section 4,
-"What counts once"). Changes nothing and knows no clock: what must wait for `grace` is only marked so.
+Takes facts, gives lives with their counted facts, executions, dead letters and durations. Changes nothing and knows no
+clock: what must wait for `grace` is only marked so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Views of a trail for people and JSON: product.md section 7's timeline. Reads, never changes."""
+"""Views of a trail for people and JSON: its timeline. Reads, never changes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ CASES = [
     for case in test["alert_rule_test"]
 ]
 PAGES = {path.stem: path.read_text() for path in (RULES / "runbooks").glob("*.md")}
-# What may be read: product.md section 5, what trails give, and what Tasktrail says of itself.
+# What may be read: what contracts and trails give, and what Tasktrail says of itself.
 METRICS = {
     "dead_letters_open", "tasks_in_flight", "task_contract_info", "task_dead_lettered_total", "task_failed_total",
     "task_started_total", "task_retried_total", "task_lost_total", "task_duplicate_success_total",

@@ -1,6 +1,6 @@
 """Lives of tasks with their truth: each scenario writes facts and says, fact by fact, what it has to count as.
 
-The truth comes from the plan alone (product.md section 4 read by hand), never from the code under test.
+The truth comes from the plan alone (what counts once, read by hand), never from the code under test.
 """
 
 from __future__ import annotations

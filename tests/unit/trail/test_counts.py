@@ -1,4 +1,4 @@
-"""What counts once: product.md section 4, one promise per test."""
+"""What counts once: one promise per test."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def ask(
 async def test_the_doors(
     method: str, path: str, remote: str, headers: dict[str, str], token: Secret | None, status: int
 ) -> None:
-    """Each request is let in or refused as section 8 of the contract says."""
+    """Each request is let in or refused by where it comes from, what it does, and its token."""
     assert await ask(method, path, remote, headers, token) == status
 
 
