@@ -132,9 +132,7 @@ class Group:
             if not rule.complaints:
                 rule.health, rule.last_error = "ok", ""
         except TasktrailError as error:
-            rule.failures += 1
             rule.complain(str(error))
-        rule.evaluations += 1
         rule.evaluation_seconds = self._surroundings.monotonic() - started
         if slot is not None:
             rule.evaluated_at = slot

@@ -170,7 +170,6 @@ class AlertRule(Rule):
     def _summarised(self, elements: dict[Labels, _Element], limit: int) -> dict[Labels, _Element]:
         """What was active goes on by itself; all that is new is one alert, so that a limit never means silence."""
         message = f"over the group's limit of {limit} with {len(elements)} alerts"
-        self.over_limit += 1
         self.complain(message)
         plain = [(name, template.plain) for name, template in self.spec.labels if template.plain]
         summary = labels_of([*plain, ("alertname", self.name)])

@@ -25,6 +25,5 @@ class RecordRule(Rule):
                 raise RuleError("two elements of the result have the same labels once the rule's labels are applied")
             found[labels] = value
         if self.group.limit and len(found) > self.group.limit:
-            self.over_limit += 1
             raise RuleError(f"over the group's limit of {self.group.limit} with {len(found)} series")
         return found

@@ -32,11 +32,6 @@ class Rule:
         self.evaluated_at: float | None = None
         """The last slot at which it was evaluated."""
         self.evaluation_seconds = 0.0
-        self.evaluations = 0
-        self.failures = 0
-        self.template_failures = 0
-        self.over_limit = 0
-        """Evaluations that gave more than the group's limit."""
         self.complaints: list[str] = []
         """What went wrong in the running evaluation, for the group to hand on."""
 
@@ -67,5 +62,4 @@ class Rule:
 
     def template_failed(self, message: str) -> None:
         """A template failed: the alert goes out with a plain text."""
-        self.template_failures += 1
         self.complaints.append(f"template of {message}")

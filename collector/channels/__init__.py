@@ -8,7 +8,7 @@ from typing import Protocol
 from collector.channels import apprise, log, webhook
 from collector.model.alert import Channel
 
-__all__ = ["CHANNELS", "ChannelConfig", "from_url", "understand"]
+__all__ = ["CHANNELS", "ChannelConfig", "from_url"]
 
 
 class ChannelConfig(Protocol):
@@ -40,8 +40,3 @@ CHANNELS: Mapping[str, Callable[[str], ChannelConfig]] = {
 def from_url(url: str) -> ChannelConfig:
     """The target that a `--notify` URL names. Raises ChannelError, with what to write instead; it shows no secret."""
     return CHANNELS.get(url.partition(":")[0].lower(), apprise.from_url)(url)
-
-
-def understand(url: str) -> str:
-    """How the URL was understood, for start-up and `check`. Raises ChannelError as `from_url` does."""
-    return from_url(url).description

@@ -25,6 +25,7 @@ REASONS: tuple[str, ...] = (
     "trail_facts",  # one trail had more facts than the bound; its oldest were cut
     "dead_letters",  # more open dead letters than are remembered beside their trails
     "keys_early",  # an idempotency key was forgotten before its time
+    "names",  # a task, queue or source had no room for a name of its own, and was counted as `_other`
 )
 
 _OPEN_BYTES = 640

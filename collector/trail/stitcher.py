@@ -354,6 +354,7 @@ class Stitcher:
         evictions = self._keep.evictions
         evictions["dead_letters"] = self._settler.dead_overflow
         evictions["keys_early"] = self._settler.keys_early
+        evictions["names"] = self._rows.overflowed
         return evictions
 
     def __len__(self) -> int:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from collector.model.labels import Matcher
 from collector.promql import Array, SeriesSet
+from collector.series.sampled import LOOK_BACK
 from collector.series.store import Store
 from collector.web.prometheus import ApiError
 from collector.web.view import View
@@ -27,8 +28,6 @@ MOST_SAMPLES = 1_000_000
 """Samples that one instant may look at, one by one."""
 MOST_POINTS = 2_000_000
 """Points that a query may give."""
-LOOK_BACK = 300.0
-"""How long after the frontier an event-fed series still has its last value, seconds."""
 
 TOO_MANY = "query processing would load too many samples into memory in query execution"
 TOO_LATE = "query timed out in expression evaluation"

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 from aiohttp import web
 
+from collector.alerting.group import DEFAULT_INTERVAL_SECONDS as INTERVAL
 from collector.promql import Expr, Frame, PromqlError, compile_expr, pretty
 from collector.web import answers, results
 from collector.web.budget import LONGEST, Metered, Pace
 from collector.web.prometheus import TRUNCATED, ApiError, Parameters, endpoint, invalid, success, timestamp
 from collector.web.view import VIEW
 
-INTERVAL = 15.0
 MOST_INSTANTS = 11_000
 SIMULTANEOUS = 4
 """Queries that are evaluated side by side; others wait, and their waiting counts."""

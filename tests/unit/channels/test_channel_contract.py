@@ -9,7 +9,7 @@ from email.utils import formatdate
 
 import pytest
 
-from collector.channels import from_url, understand
+from collector.channels import from_url
 from collector.model.errors import ChannelError
 
 SECRET = "S3CR3T-token"
@@ -144,7 +144,7 @@ async def test_no_secret_in_any_log(channel, service, caplog, notification):
 async def test_understood(channel, service):
     """A target's description says where it goes, and shows no secret."""
     for url in KINDS.values():
-        text = understand(url.format(port=service.port, secret=SECRET))
+        text = from_url(url.format(port=service.port, secret=SECRET)).description
         assert "127.0.0.1" in text
         assert SECRET not in text
 

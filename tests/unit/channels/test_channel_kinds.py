@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from collector.channels import apprise, from_url, understand, webhook
+from collector.channels import apprise, from_url, webhook
 from collector.channels.log import LogConfig
 from collector.channels.verdict import refusal
 from collector.model.errors import ChannelError
@@ -156,7 +156,7 @@ def test_apprise_pace():
 )
 def test_chat_names(url, secrets):
     """In chat services' URLs every part may be the secret, so a name shows the service and nothing else."""
-    for text in (from_url(url).name, understand(url)):
+    for text in (from_url(url).name, from_url(url).description):
         assert not [secret for secret in secrets if secret in text]
         assert text.startswith(url.partition("://")[0]) or "apprise" in text
 
@@ -179,19 +179,19 @@ def test_chat_names(url, secrets):
 def test_not_understood(url, says, caplog):
     """A URL that names no target is answered with what to write, and not repeated."""
     with pytest.raises(ChannelError, match=says) as caught:
-        understand(url)
+        from_url(url)
     assert caught.value.retryable is False
     assert "S3CR3T" not in str(caught.value) + caplog.text
 
 
 def test_understood():
     """Targets are named by what they are."""
-    assert understand("log:") == "readable blocks on standard output"
-    assert understand("log:json") == "JSON lines on standard output"
-    assert understand("webhook+https://u:p@[::1]:8443/x").startswith(
+    assert from_url("log:").description == "readable blocks on standard output"
+    assert from_url("log:json").description == "JSON lines on standard output"
+    assert from_url("webhook+https://u:p@[::1]:8443/x").description.startswith(
         "Alertmanager's webhook JSON to webhook+https://[::1]:8443#"
     )
-    assert understand("json://localhost:8080/x").startswith("JSON by apprise (json://localhost:8080#")
+    assert from_url("json://localhost:8080/x").description.startswith("JSON by apprise (json://localhost:8080#")
 
 
 async def test_log_block(notification):

@@ -67,7 +67,7 @@ def test_rows_overflow_per_source(make_bench):
         ("_other", "_other", "s"),
     ]
     assert bench.counts("_other") == {"sent": 2}
-    assert bench.rows.overflowed == 2
+    assert bench.stitcher.evictions["names"] == 2
     assert set(bench.rows.queues) == {"t0", "t1"}
 
 
