@@ -15,6 +15,7 @@ import msgspec
 
 from collector.documents import Duration, Place, Url, read
 from collector.documents.reader import Rest
+from collector.documents.scalars import parse_url
 from collector.documents.substitute import secret
 from collector.model.errors import Problem, ProblemsError
 from collector.model.secret import Secret
@@ -45,10 +46,9 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration, whole and checked."""
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in the file as it stands here."""
 
-    sources: tuple[SourceUrl, ...] = ()
     rules: tuple[str, ...] = ("shipped",)
     """Paths of rule files, or `shipped`."""
     tasks: str | None = None
@@ -57,15 +57,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None = None
     """A directory, `none`, or None: the first of the usual places."""
     listen: str = DEFAULT_LISTEN
-    external_url: str | None = None
+    external_url: Url | None = None
     token_file: str | None = None
     public_metrics: bool = False
-    grace: float = 5.0
+    grace: Duration = Duration(5)
     bounds: Bounds = Bounds()
     labels: tuple[str, ...] = ()
     """Keys of events' `labels` that become metric labels."""
     external_labels: dict[str, str] = {}
     log: Log = Log()
+
+
+class Settings(_Written, frozen=True, kw_only=True):
+    """The configuration, whole and checked."""
+
+    sources: tuple[SourceUrl, ...] = ()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -95,25 +101,11 @@ class _SourceDocument(msgspec.Struct, kw_only=True):
     others: Rest = msgspec.field(default_factory=Rest)
 
 
-class _Document(msgspec.Struct, kw_only=True):
-    """The file; as Settings, with sources not parsed yet."""
+class _Document(_Written, frozen=True, kw_only=True):
+    """The file, with sources not parsed yet."""
 
     place: Place
     sources: list[_SourceDocument] = []
-    rules: tuple[str, ...] = ("shipped",)
-    tasks: str | None = None
-    routes: str | None = None
-    notify: tuple[Secret, ...] = ()
-    state: str | None = None
-    listen: str = DEFAULT_LISTEN
-    external_url: Url | None = None
-    token_file: str | None = None
-    public_metrics: bool = False
-    grace: Duration = Duration(5)
-    bounds: Bounds = Bounds()
-    labels: tuple[str, ...] = ()
-    external_labels: dict[str, str] = {}
-    log: Log = Log()
 
 
 def load(path: str, text: str, environ: Mapping[str, str]) -> Settings:
@@ -128,7 +120,7 @@ def load(path: str, text: str, environ: Mapping[str, str]) -> Settings:
     problems += [place.at("sources", index).problem(message) for index, message in _repeated(sources)]
     settings = Settings(
         sources=tuple(source for source in sources if source is not None),
-        **{name: getattr(document, name) for name in _Document.__struct_fields__ if name not in ("place", "sources")},
+        **{name: getattr(document, name) for name in _Written.__struct_fields__},
     )
     message = _listen_problem(settings.listen)
     if message:
@@ -183,9 +175,11 @@ def _problems_of_whole(settings: Settings, overrides: Overrides) -> list[Problem
     elif not settings.token_file and not _is_loopback(settings.address[0]):
         message = f"`{settings.listen}` is open to others: listen on 127.0.0.1, or give --token-file"
         problems.append(Problem("--listen" if overrides.listen else "listen", 1, 1, message))
-    url = overrides.external_url
-    if url and not url.startswith(("http://", "https://")):
-        problems.append(Problem("--external-url", 1, 1, "not an http or https URL: write it as https://host/path"))
+    if overrides.external_url:
+        try:
+            parse_url(overrides.external_url)
+        except ValueError as error:
+            problems.append(Problem("--external-url", 1, 1, str(error)))
     return problems
 
 

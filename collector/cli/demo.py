@@ -20,6 +20,7 @@ from collector.channels.log import LogChannel, LogConfig
 from collector.cli.fleet import Fleet
 from collector.cli.live import LiveView
 from collector.daemon import Daemon
+from collector.documents import Url
 from collector.documents.scalars import parse_duration
 from collector.model.clock import SystemClock
 from collector.model.record import Batch, Intake
@@ -84,7 +85,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Exit code 0 at the end of the time, or at Ctrl-C."""
     console = Console()
     address = free_address(DEFAULT_LISTEN)
-    settings = Settings(state="none", listen=address, external_url=f"http://{address}")
+    settings = Settings(state="none", listen=address, external_url=Url(f"http://{address}"))
     view = LiveView(console, f"http://{address}") if console.is_terminal else None
     target = view or LogChannel(LogConfig(stream=sys.stdout))
 

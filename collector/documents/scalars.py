@@ -74,7 +74,8 @@ def _duration(text: str) -> Duration:
     return Duration(parse_duration(text))
 
 
-def _url(text: str) -> Url:
+def parse_url(text: str) -> Url:
+    """An http or https URL with a host. Raises ValueError, which shows no credentials."""
     try:
         parts = urlsplit(text)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -100,6 +101,6 @@ def _said(error: re2.error) -> str:
 READERS: dict[type, tuple[Callable[[str], Any], str]] = {
     # type -> its reader, and what it expects, for messages about lists and mappings in its place
     Duration: (_duration, "a duration such as 30s, 5m or 1h30m"),
-    Url: (_url, "an http or https URL"),
+    Url: (parse_url, "an http or https URL"),
     Regex: (Regex, "a regular expression"),
 }

@@ -394,6 +394,7 @@ def test_a_target_may_stand_in_a_file(call, monkeypatch, tmp_path) -> None:
         (("--rules", "missing.yaml", "--notify", "nonsense://u:hunter2@h"), ("missing.yaml", "notify:1")),
         (("--tasks", "t.yaml", "--routes", "r.yaml"), ("`tasks`", "`routes`")),
         (("--external-url", "ftp://x"), ("--external-url",)),
+        (("--external-url", "https:///no-host"), ("--external-url",)),
     ],
 )
 def test_run_refuses_what_it_cannot_use(call, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
