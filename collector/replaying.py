@@ -96,7 +96,7 @@ class Replay:
             "events": self.axis.totals,
             "tasks": totals(self.pipeline.store),
             "alerts": [_episode(alert) for alert in sorted(self.episodes.values(), key=_place)],
-            "notifications": [_said(notification) for notification in self.notifications],
+            "notifications": [notification.listed() for notification in self.notifications],
         }
 
 
@@ -116,16 +116,4 @@ def _episode(alert: Alert) -> dict[str, Any]:
         "fired_at": alert.fired_at,
         "resolved_at": alert.resolved_at,
         "evidence": alert.evidence,
-    }
-
-
-def _said(notification: Notification) -> dict[str, Any]:
-    return {
-        "at": notification.at,
-        "receiver": notification.receiver,
-        "status": notification.status,
-        "group_labels": dict(notification.group_labels),
-        "alerts": [alert.fingerprint for alert in notification.alerts],
-        "title": notification.title,
-        "text": notification.text,
     }

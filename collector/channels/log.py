@@ -91,14 +91,4 @@ def block(notification: Notification) -> str:
 
 def line(notification: Notification) -> str:
     """One JSON object: the notification as `replay --json` lists it, with its key."""
-    known = {
-        "at": notification.at,
-        "key": notification.key,
-        "receiver": notification.receiver,
-        "status": notification.status,
-        "group_labels": dict(notification.group_labels),
-        "alerts": [alert.fingerprint for alert in notification.alerts],
-        "title": notification.title,
-        "text": notification.text,
-    }
-    return msgspec.json.encode(known).decode() + "\n"
+    return msgspec.json.encode({"key": notification.key, **notification.listed()}).decode() + "\n"

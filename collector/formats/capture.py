@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from collector.model.event import EARLIEST
-from collector.model.record import Batch
+from collector.model.record import BODY_FIELDS, Batch
 
 
 class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -42,10 +42,8 @@ class Line(msgspec.Struct, kw_only=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(Line).decode
 _encode = msgspec.json.Encoder().encode
 
-BODY_FIELDS = ("data", "event", "payload", "body")
-"""Where a stream entry may hold its event as one JSON or msgpack body."""
 OPENINGS = '{["'
-"""What such a body begins with; msgpack is not text, so it is in `body_b64`."""
+"""What the body of an entry in BODY_FIELDS begins with; msgpack is not text, so it is in `body_b64`."""
 
 
 def is_capture(first_line: bytes) -> bool:

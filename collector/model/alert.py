@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -78,6 +78,18 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """The group that speaks, as Alertmanager writes it: `{}:{alertname="DeadLetter"}`. `key` varies, it stays."""
     target: str = ""
     """Which of the receiver's targets this copy is for; "" where the receiver has none."""
+
+    def listed(self) -> dict[str, Any]:
+        """As plain data for JSON: what was said to whom, the alerts by their fingerprints."""
+        return {
+            "at": self.at,
+            "receiver": self.receiver,
+            "status": self.status,
+            "group_labels": dict(self.group_labels),
+            "alerts": [alert.fingerprint for alert in self.alerts],
+            "title": self.title,
+            "text": self.text,
+        }
 
 
 class Channel(Protocol):

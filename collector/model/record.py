@@ -14,6 +14,10 @@ Receipt: TypeAlias = int | str
 """Where a record stood in its place: Kafka offset, stream entry id, line number."""
 
 
+BODY_FIELDS: tuple[str, ...] = ("data", "event", "payload", "body")
+"""Where a stream entry of several fields may hold its event as one body."""
+
+
 class Batch(msgspec.Struct, gc=False, kw_only=True):
     """Records of one place (partition, stream, file, connection), in their order there.
 

@@ -16,14 +16,14 @@ import msgspec
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.event import EARLIEST
-from collector.model.record import Batch, Gap, Intake, Receipt
+from collector.model.record import BODY_FIELDS, Batch, Gap, Intake, Receipt
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 _BLOCK_MS = 1000
 _MARGIN = 5.0  # seconds that an answer may take beyond the blocking
 _LOOK = 5.0  # seconds between looks at a stream's state; 1 s while it is read behind its end
 _START = (0, 0)
-_BODY_NAMES = frozenset({b"data", b"event", b"payload", b"body"})
+_BODY_NAMES = frozenset(name.encode() for name in BODY_FIELDS)
 _OPENINGS = frozenset(b'{["') | frozenset(range(0x80, 0xA0)) | frozenset({0xDC, 0xDD, 0xDE, 0xDF})
 """First bytes of JSON objects, lists and strings, and of msgpack maps and arrays."""
 
