@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collector import __version__, channels, supervisor
-from collector.alerting.rulefile import GroupSpec
-from collector.alerting.rulefile import load as load_rule_file
+from collector import __version__, channels, rulefiles, supervisor
 from collector.axis import Axis
 from collector.daemon import Daemon
 from collector.delivery import Delivery
@@ -28,8 +26,7 @@ from collector.model.errors import ChannelError, Problem, ProblemsError, Tasktra
 from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.pipeline import Limits, Pipeline
-from collector.plugs import PUSHED, Feed, feed, runbooks, shipped
-from collector.promql import compile_expr
+from collector.plugs import PUSHED, Feed, feed, runbooks
 from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.settings import Settings
@@ -55,42 +52,6 @@ UNREAD = {
     "labels": "`labels` of events do not become labels of metrics in this version: remove the setting",
 }
 """Settings that do nothing yet: refused, so that nobody relies on them."""
-
-
-def rule_files(rules: Sequence[str]) -> list[Path]:
-    """The files behind `rules:`; `shipped` is the package's own. Raises ProblemsError for what is not there."""
-    files: list[Path] = []
-    problems: list[Problem] = []
-    for name in rules:
-        path = shipped() if name == "shipped" else Path(name)
-        found = (
-            sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
-        )
-        if not path.exists() or not found:
-            problems.append(
-                Problem(name, 1, 1, "no rule file is here: give the path of one, a folder of them, or `shipped`")
-            )
-        files += [page for page in found if page not in files]
-    if problems:
-        raise ProblemsError(problems)
-    return files
-
-
-def load_rules(rules: Sequence[str], rewrite: Callable[[str], str] = str) -> list[GroupSpec]:
-    """The groups of all rule files. Raises ProblemsError with every problem of every file."""
-    specs: list[GroupSpec] = []
-    problems: list[Problem] = []
-    for path in rule_files(rules):
-        try:
-            text = path.read_text(encoding="utf-8")
-            specs += load_rule_file(str(path), rewrite(text), compile_expr).groups
-        except ProblemsError as error:
-            problems += error.problems
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(str(path), 1, 1, f"cannot be read: {error}"))
-    if problems:
-        raise ProblemsError(problems)
-    return specs
 
 
 def limits(settings: Settings) -> Limits:
@@ -137,7 +98,7 @@ async def run(
     clock, parts, hurry = clock or SystemClock(), parts or Parts(), hurry or asyncio.Event()
     telemetry = Telemetry()
     pages = runbooks()
-    read_rules = partial(load_rules, settings.rules, parts.rewrite)
+    read_rules = partial(rulefiles.load, settings.rules, parts.rewrite)
     specs, opened, secret = checked(read_rules, partial(open_targets, settings, telemetry), partial(token, settings))
     targets = [*parts.channels, *opened]
     pipeline = Pipeline(

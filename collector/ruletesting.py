@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from collector import rulefiles
 from collector.alerting import verdict
 from collector.alerting.dependencies import connect
 from collector.alerting.expression import RuleError, Selector, rows_of
@@ -26,13 +27,12 @@ from collector.alerting.group import Group, Surroundings
 from collector.alerting.lifecycle import AlertRule
 from collector.alerting.recording import STALE
 from collector.alerting.rulefile import GroupSpec
-from collector.alerting.rulefile import load as load_rule_file
 from collector.alerting.ruletest import AlertCase, Case, NotificationCase, PromqlCase, Test, TestFile, as_written
 from collector.alerting.verdict import Item, Outcome, TestResult, duration_text
 from collector.axis import Axis
 from collector.formats import FORMATS
 from collector.model.alert import Alert, Notification
-from collector.model.errors import Problem, ProblemsError, TasktrailError
+from collector.model.errors import Problem, TasktrailError
 from collector.model.event import EARLIEST, Event
 from collector.model.labels import Labels
 from collector.model.record import Batch
@@ -57,7 +57,6 @@ def rules_of(file: TestFile) -> tuple[list[GroupSpec], list[Problem]]:
 
     Raises ProblemsError with every problem of every rule file.
     """
-    specs: list[GroupSpec] = []
     missing: list[Problem] = []
     paths: dict[str, None] = {}
     for name, place in file.rule_files:
@@ -65,16 +64,7 @@ def rules_of(file: TestFile) -> tuple[list[GroupSpec], list[Problem]]:
         if not found:
             missing.append(place.problem(f"there is no file `{name}` beside this one: check the path"))
         paths |= dict.fromkeys(found)
-    problems: list[Problem] = []
-    for path in paths:
-        try:
-            specs += load_rule_file(path, Path(path).read_text(encoding="utf-8"), compile_expr).groups
-        except ProblemsError as error:
-            problems += error.problems
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(path, 1, 1, f"cannot be read: {error}"))
-    if problems:
-        raise ProblemsError(problems)
+    specs = rulefiles.read(map(Path, paths))
     return sorted(specs, key=lambda spec: file.group_order.get(spec.name, 0)), missing
 
 

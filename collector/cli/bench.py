@@ -18,7 +18,7 @@ import msgspec
 import uvloop
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from collector.app import load_rules
+from collector import rulefiles
 from collector.axis import Axis
 from collector.bench import kafka
 from collector.bench.load import OPEN, messages
@@ -98,7 +98,7 @@ def _in_memory(load: Sequence[bytes], repeats: int) -> None:
 
 
 def _whole(load: Sequence[bytes]) -> float:
-    pipeline = Pipeline(Limits(), load_rules(["shipped"]), telemetry=Telemetry())
+    pipeline = Pipeline(Limits(), rulefiles.load(["shipped"]), telemetry=Telemetry())
     axis = Axis(name="bench", application="", clock="event")
     pipeline.axes.append(axis)
     gc.collect()

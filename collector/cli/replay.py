@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from collector import app
+from collector import rulefiles
 from collector.cli import diff, report
 from collector.documents.scalars import parse_duration
 from collector.formats import capture
@@ -52,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
     beyond = _beyond(arguments.until)
     rule_sets = [arguments.rules or ["shipped"], *([arguments.diff] if arguments.diff else [])]
     wording = Wording(runbooks=runbooks())
-    replays = [Replay(app.load_rules(rules), wording=wording) for rules in rule_sets]
+    replays = [Replay(rulefiles.load(rules), wording=wording) for rules in rule_sets]
     replay = replays[0]
     console = Console(stderr=True)
     with Progress(

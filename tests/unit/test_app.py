@@ -328,30 +328,6 @@ async def test_a_listener_on_ipv6(settings, caplog) -> None:
     assert "listens on http://[::1]:" in caplog.text
 
 
-def test_rule_files_of_a_folder(tmp_path) -> None:
-    """A folder stands for its rule files in order, without their tests; a file given twice is read once."""
-    for name in ("b.yaml", "a.yml", "a_test.yaml", "notes.txt"):
-        (tmp_path / name).write_text(FAILING)
-    assert [path.name for path in app.rule_files([str(tmp_path), str(tmp_path / "b.yaml")])] == ["a.yml", "b.yaml"]
-    assert app.rule_files(["shipped"])
-
-
-def test_rule_files_that_cannot_be_read(tmp_path) -> None:
-    """What is missing, empty or no text is named, all at once."""
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ProblemsError, match="no rule file") as refused:
-        app.rule_files([str(tmp_path / "empty"), "/nowhere"])
-    assert len(refused.value.problems) == 2
-    (tmp_path / "bad.yaml").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "wrong.yaml").write_text("groups: 7")
-    with pytest.raises(ProblemsError, match="cannot be read") as refused:
-        app.load_rules([str(tmp_path)])
-    assert {problem.file for problem in refused.value.problems} == {
-        str(tmp_path / "bad.yaml"),
-        str(tmp_path / "wrong.yaml"),
-    }
-
-
 def test_bounds_are_those_of_the_configuration() -> None:
     """Each bound of the configuration is the one that holds."""
     bounds = Bounds(

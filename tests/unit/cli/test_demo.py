@@ -10,7 +10,7 @@ import socket
 import pytest
 from rich.console import Console
 
-from collector import app
+from collector import rulefiles
 from collector.cli import bench, demo
 from collector.cli.fleet import OUTAGE, REDRIVE_AT, Fleet
 from collector.cli.live import COLUMNS, LiveView
@@ -25,7 +25,7 @@ from tests.unit.shell import T0, batch, running, until
 
 def test_a_hastened_rule_file_is_still_one() -> None:
     """The shipped rules in the demo's tempo are valid, evaluated each second, with short windows."""
-    for spec in app.load_rules(["shipped"], demo.hastened):
+    for spec in rulefiles.load(["shipped"], demo.hastened):
         assert spec.interval == 1
         for rule in spec.rules:
             assert max(rule.expr.windows, default=0) <= 240

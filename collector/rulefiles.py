@@ -1,0 +1,52 @@
+"""Rule files on disk: names to files, files to groups, or every problem of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from collector.alerting.rulefile import GroupSpec
+from collector.alerting.rulefile import load as load_text
+from collector.model.errors import Problem, ProblemsError
+from collector.plugs import shipped
+from collector.promql import compile_expr
+
+
+def load(rules: Sequence[str], rewrite: Callable[[str], str] = str) -> list[GroupSpec]:
+    """The groups of all that is named; `rewrite` goes over each text first. Raises ProblemsError."""
+    return read(files(rules), rewrite)
+
+
+def files(rules: Sequence[str]) -> list[Path]:
+    """The files behind `rules:`; `shipped` is the package's own. Raises ProblemsError for what is not there."""
+    found: list[Path] = []
+    problems: list[Problem] = []
+    for name in rules:
+        path = shipped() if name == "shipped" else Path(name)
+        pages = (
+            sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
+        )
+        if not path.exists() or not pages:
+            problems.append(
+                Problem(name, 1, 1, "no rule file is here: give the path of one, a folder of them, or `shipped`")
+            )
+        found += [page for page in pages if page not in found]
+    if problems:
+        raise ProblemsError(problems)
+    return found
+
+
+def read(paths: Iterable[Path], rewrite: Callable[[str], str] = str) -> list[GroupSpec]:
+    """The groups of these files, in their order. Raises ProblemsError with every problem of every file."""
+    specs: list[GroupSpec] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            specs += load_text(str(path), rewrite(path.read_text(encoding="utf-8")), compile_expr).groups
+        except ProblemsError as error:
+            problems += error.problems
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(str(path), 1, 1, f"cannot be read: {error}"))
+    if problems:
+        raise ProblemsError(problems)
+    return specs
