@@ -71,7 +71,6 @@ class Telemetry:
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         self.rejected: deque[Rejected] = deque(maxlen=200)
-        self.gaps: deque[Gap] = deque(maxlen=200)
         self.set("tasktrail_state_durable", (), 0.0)
         self.set("tasktrail_loop_stall_seconds", (), 0.0)
         self.set("tasktrail_reload_success", (), 1.0)  # a process that runs has loaded its rules
@@ -123,7 +122,6 @@ class Telemetry:
 
     def gap(self, gap: Gap) -> None:
         """A hole in what a source delivered."""
-        self.gaps.append(gap)
         self.add("tasktrail_source_gaps", (gap.source, gap.reason))
         if gap.estimate:
             self.add("tasktrail_source_missed_records", (gap.source,), gap.estimate)
