@@ -76,12 +76,12 @@ async def test_everything_comes_in_order(rig: Rig) -> None:
 
 
 async def test_batches_are_bounded_and_parallel(rig: Rig) -> None:
-    """A batch holds at most 500 records, and its lists are as long as its bodies."""
+    """A batch holds at most 1000 records, and its lists are as long as its bodies."""
     notes = Notes()
     await read(rig, notes, (numbered(1300), 0))
     for batch in notes.batches:
         size = len(batch.bodies)
-        assert size <= 500
+        assert size <= 1000
         assert len(batch.receipts) == size
         assert batch.times is None or len(batch.times) == size
         assert batch.fields is None or len(batch.fields) == size

@@ -99,13 +99,12 @@ def test_what_repeats_is_logged_once(caplog) -> None:
     assert telemetry.get("tasktrail_rule_failures", ("g", "r")) == 3
 
 
-def test_rejected_records_and_gaps_are_bounded() -> None:
+def test_rejected_records_are_bounded() -> None:
     """The last ones are kept, however many come."""
     telemetry = Telemetry()
     for number in range(500):
-        telemetry.record_rejected(rejected())
-        telemetry.gap(Gap(source="s", place="p", start=T0, end=T0 + number, estimate=1, reason="trimmed"))
-    assert (len(telemetry.rejected), len(telemetry.gaps)) == (200, 200)
+        telemetry.record_rejected(rejected(trace=str(number)))
+    assert [one.traceback for one in telemetry.rejected] == [str(number) for number in range(300, 500)]
 
 
 def test_a_stall_is_the_longest() -> None:
