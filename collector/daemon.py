@@ -209,6 +209,7 @@ class Daemon:
 
     def metrics(self, *, with_created: bool) -> Iterator[Metric]:
         """Everything for /metrics."""
+        self.pipeline.ingest.observe()
         started_at = self.started_at if with_created else None
         for family in families(self.pipeline.store):
             if family.name not in EXPOSED:  # in the store these are samples for rules

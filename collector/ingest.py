@@ -23,6 +23,9 @@ from collector.trail.transitions import Transitions
 CHUNK = 1000
 """Records per uninterrupted step: 3 to 4 ms, so that the loop is never held for long."""
 
+OBSERVED_AT_ONCE = 4000
+"""Transitions that may wait until they are observed: numpy costs by the call. Whoever reads the series lets them in."""
+
 INTERNAL_ERROR = "internal_error"
 
 
@@ -56,6 +59,8 @@ class Ingest:
         self._store = store
         self._telemetry = telemetry
         self._out = Transitions()
+        self._axis: Axis | None = None
+        """Whose transitions wait in `_out`."""
 
     def count(self, axis: Axis, decode: Decode, batch: Batch, now: float) -> Outcome:
         """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record."""
@@ -66,22 +71,32 @@ class Ingest:
         for reject in decoded.rejects:
             self._reject(axis, batch, reject)
         if events:
+            if axis is not self._axis:
+                self.observe()
+                self._axis = axis
             try:
                 counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
-            measured = observe(self._out, self._store)
-            if measured is not None:
-                self._stitcher.watch(axis.name, axis.application, self._out, *measured)
-            self._out.clear()
+            if len(self._out.codes) >= OBSERVED_AT_ONCE:
+                self.observe()
         axis.advance(batch, ats)
         axis.totals.add(outcome)
         self._telemetry.batch_counted(axis.name, outcome)
         return outcome
 
+    def observe(self) -> None:
+        """Let the series know all that was counted. To be called before they are read, or time goes on in them."""
+        out, axis = self._out, self._axis
+        measured = observe(out, self._store)
+        if measured is not None and axis is not None:
+            self._stitcher.watch(axis.name, axis.application, out, *measured)
+        out.clear()
+
     def expire(self, at: float) -> bool:
         """Let the trails decide what was waiting for `at`. True while there is more to do at this instant."""
+        self.observe()
         more = self._stitcher.expire(at, self._out)
         observe(self._out, self._store)
         self._out.clear()

@@ -152,6 +152,7 @@ class Pipeline:
 
         `clock` is the wall's time; without one now is always the instant that is evaluated, and nothing is the past.
         """
+        self.ingest.observe()
         self._until, self._now = until, until.at if clock is None else clock
         for changed in self.ticker.walk(until):
             now = self._now = self.store.frontier if clock is None else clock

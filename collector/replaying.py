@@ -71,6 +71,7 @@ class Replay:
 
     def _to(self, until: float) -> Iterator[list[Alert]]:
         pipeline = self.pipeline
+        pipeline.ingest.observe()
         if pipeline.store.frontier == 0.0 and not pipeline.store.pending_instants(until):
             return  # where the way begins must not depend on how the events are cut into batches
         for changed in pipeline.advance(Target(until)):

@@ -141,6 +141,7 @@ class _Run:
         self.announce([selector for _, rule in rules for selector in rule.selectors])
         self.inputs = deque(self.input_samples())
         self.events = deque(test.events)
+        self.asks_for_notifications = any(isinstance(case, NotificationCase) for case in test.cases)
         self.notifications: list[tuple[float, Notification]] = []
         self.waiting: deque[tuple[int, int, Case]] = deque()
         """Cases whose time has not come: instant, number, case."""
@@ -310,6 +311,8 @@ class _Run:
 
     def tell(self, at: int, changed: list[Alert]) -> None:
         """Hand alerts to the route; what was ripe before them was said before, each at its own time."""
+        if not self.asks_for_notifications:
+            return
         now = self.seconds(at)
         self.say(math.nextafter(now, -math.inf))
         self.pipeline.grouping.insert(changed, now)

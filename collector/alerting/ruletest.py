@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from collector.alerting.expression import Compiler, Expression
 from collector.alerting.notation import HISTOGRAM, NAME, NotationError, parse_metric, parse_values
+from collector.alerting.rulefile import GroupSpec
 from collector.alerting.testevents import EventDocument, TasksDocument, TimedEvent, events_of
 from collector.documents import Duration, Place, read
 from collector.model.errors import Problem, ProblemsError, TasktrailError
@@ -116,7 +118,7 @@ class PromqlCase(msgspec.Struct, frozen=True, kw_only=True):
     eval_time: float
     expr: Expression
     expected: tuple[tuple[Labels, float], ...]
-    """Labels with `__name__`, and with empty ones as they are written."""
+    """Labels with `__name__`."""
 
 
 class AlertCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,7 +299,7 @@ class _Reader:
             if sample.histogram:
                 self.wrong(sample.place.at("histogram"), HISTOGRAM)
             metric = self.metric(sample.place.at("labels"), sample.labels)
-            expected.append((as_written(metric or {}), sample.value))
+            expected.append((labels_of(metric or {}), sample.value))
         start = document.place.at("expr").content()
         try:
             expr = self.compile_expr(document.expr)
@@ -308,6 +310,23 @@ class _Reader:
             gives = "a range vector" if expr.type == "matrix" else "text"
             self.wrong(start, f"the expression gives {gives}: a test needs an instant vector or a scalar")
         return PromqlCase(place=document.place, eval_time=document.eval_time, expr=expr, expected=tuple(expected))
+
+
+def unknown_alerts(file: TestFile, specs: Sequence[GroupSpec]) -> list[Problem]:
+    """Each alert that is tested and that no rule gives: such a test can only say that nothing fires."""
+    names = sorted({rule.name for spec in specs for rule in spec.rules if rule.kind == "alert"})
+    return [
+        case.place.at("alertname").problem(_no_alert(case.alertname, names))
+        for test in file.tests
+        for case in test.cases
+        if isinstance(case, AlertCase) and case.alertname not in names
+    ]
+
+
+def _no_alert(name: str, names: list[str]) -> str:
+    close = get_close_matches(name, names, n=1)
+    meant = f"did you mean `{close[0]}`?" if close else "check the name, and `rule_files`"
+    return f"no rule in the files that are tested gives the alert `{name}`: {meant}"
 
 
 def as_written(pairs: dict[str, str]) -> Labels:

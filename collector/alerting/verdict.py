@@ -42,7 +42,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     def data(self) -> Item:
         """As `test --json` prints it."""
         name = {"promql": "expr", "alert": "alertname", "notification": "receiver"}[self.kind]
-        found = {"kind": self.kind, name: self.name, "eval_time": self.eval_time, "line": self.line}
+        found = {"kind": self.kind, name: self.name, "eval_time": float(self.eval_time), "line": self.line}
         found |= {"got": self.got, "exp": self.exp, "ok": self.ok}
         return found | {"error": self.error} if self.error else found
 
@@ -128,7 +128,7 @@ def _sets(found: Iterator[Alert]) -> list[dict[str, str]]:
 
 def _wanted(one: ExpectedNotification) -> Item:
     found = {
-        "at": one.at,
+        "at": None if one.at is None else float(one.at),
         "status": one.status,
         "labels": None if one.group_labels is None else dict(one.group_labels),
         "firing": None if one.firing is None else [dict(labels) for labels in one.firing],

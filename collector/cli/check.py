@@ -14,14 +14,17 @@ import yaml
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import RuleFile
 from collector.alerting.rulefile import load as load_rules
+from collector.alerting.ruletest import TestFile, unknown_alerts
+from collector.alerting.ruletest import load as load_tests
 from collector.cli.ground import ground
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
+from collector.ruletesting import rules_of
 from collector.settings import Settings
 from collector.settings import load as load_settings
 
-Read = Callable[[str, str], RuleFile | Settings]
+Read = Callable[[str, str], RuleFile | Settings | TestFile]
 """Path and text to what a file says. Raises ProblemsError."""
 
 
@@ -35,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
     named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
-    whole: list[RuleFile | Settings] = []
+    whole: list[RuleFile | Settings | TestFile] = []
     passed_over: list[str] = []
     for file in files:
         try:
@@ -56,7 +59,8 @@ def main(arguments: argparse.Namespace) -> int:
     problems += _findings(whole)
     for line in passed_over:
         print(line)
-    for problem in sorted(problems):
+    problems = sorted(dict.fromkeys(problems))
+    for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
@@ -65,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(whole: list[RuleFile | Settings]) -> Iterator[Problem]:
+def _findings(whole: list[RuleFile | Settings | TestFile]) -> Iterator[Problem]:
     """What is found in rule files that have no problem by themselves."""
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
@@ -85,6 +89,15 @@ def _rules(path: str, text: str) -> RuleFile:
     return load_rules(path, text, compile_expr)
 
 
+def _tests(path: str, text: str) -> TestFile:
+    """Raises ProblemsError for its rule files, too: where they are checked themselves, they say the same."""
+    file = load_tests(path, text, compile_expr)
+    specs, missing = rules_of(file)
+    if problems := missing + unknown_alerts(file, specs):
+        raise ProblemsError(problems)
+    return file
+
+
 def _settings(path: str, text: str) -> Settings:
     return load_settings(path, text, os.environ)
 
@@ -92,8 +105,9 @@ def _settings(path: str, text: str) -> Settings:
 # a key at the top of a file → what reads a file that has it; the first key decides, without any it is configuration
 KINDS: tuple[tuple[str, str, Read | None], ...] = (
     ("groups", "rule files", _rules),
-    ("rule_files", "unit tests of rules", None),
-    ("tests", "unit tests of rules", None),
+    ("rule_files", "unit tests of rules", _tests),
+    ("tests", "unit tests of rules", _tests),
+    ("evaluation_interval", "unit tests of rules", _tests),
     ("route", "route files", None),
     ("receivers", "route files", None),
     ("defaults", "task contracts", None),

@@ -94,6 +94,8 @@ class Instant(msgspec.Struct, frozen=True):
     """The group's interval in seconds: how often event-fed series are sampled for functions that want samples."""
     subquery_step: int
     """Resolution of a subquery that names none."""
+    within: int = 1
+    """How many instants the subqueries around this one evaluate."""
     born_only: bool = False
     """Inside absent(): a series without any event is not there."""
 

@@ -11,12 +11,15 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
+from collector.promql.errors import PromqlError
 from collector.promql.frame import EMPTY, Frame, Instant, PerLabels, Ranges, Relabel, both
 from collector.promql.matchers import NAME, matcher
 from collector.promql.querier import Array, SeriesSet
 
 LOOKBACK = 300_000
 """How old a sample may be to be an instant's value, in milliseconds."""
+MOST_STEPS = 100_000
+"""Steps of a subquery, times those of the subqueries around it: they are evaluated in one go."""
 EVERY_BUCKET = matcher("le", "=~", ".*")
 """Asked with this, an event-fed histogram comes as a series per bucket."""
 
@@ -219,7 +222,12 @@ class Subquery:
         end = self._when.instant(now) - self._when.offset
         step = self._step or now.subquery_step
         first = ((end - self._window) // step + 1) * step
-        frames = [(at, self._inner.eval(msgspec.structs.replace(now, at=at))) for at in range(first, end + 1, step)]
+        grid = range(first, end + 1, step)
+        inside = now.within * max(1, len(grid))
+        if inside > MOST_STEPS:
+            raise PromqlError(f"a subquery of {inside} steps, with those around it: at most {MOST_STEPS} are evaluated")
+        at_steps = msgspec.structs.replace(now, within=inside)
+        frames = [(at, self._inner.eval(msgspec.structs.replace(at_steps, at=at))) for at in grid]
         labels, series = self._gathered(frames)
         return Ranges(labels, series, (end - self._window) / 1000, end / 1000)
 

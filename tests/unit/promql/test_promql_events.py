@@ -7,7 +7,7 @@ import promql_events
 import pytest
 from promql_events import task
 
-from collector.promql import PromqlError, compile_expr
+from collector.promql import compile_expr
 
 AT = 1_700_000_000.0
 
@@ -134,7 +134,7 @@ def test_buckets_of_event_fed_histograms_are_read_one_by_one(events, text, expec
 
 def test_an_unknown_number_of_events_is_no_element(events):
     """Where the querier does not know, nothing is said: neither 0 nor NaN."""
-    events.increase = lambda series, start, end: np.array([np.nan, 2.0, np.nan])
+    events.increase = lambda *_: np.array([np.nan, 2.0, np.nan])
     assert rows("increase(failed_total[5m])", events) == {"b": 2}
     assert rows("sum(increase(failed_total[5m]))", events) == {(): 2}
 

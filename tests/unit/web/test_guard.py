@@ -29,7 +29,8 @@ async def ask(
     host = {"Host": "127.0.0.1:9810"}
     request = make_mocked_request(method, path, headers={**host, **headers}).clone(remote=remote)
     try:
-        return (await guard(token, public_metrics=public)(request, handler)).status
+        reads = frozenset({"/api/v1/query"})
+        return (await guard(token, public_metrics=public, posted_reads=reads)(request, handler)).status
     except web.HTTPException as refused:
         return refused.status
 
@@ -72,6 +73,11 @@ async def ask(
             TOKEN,
             200,
         ),
+        # a form that only asks is a read
+        ("POST", "/api/v1/query", HERE, {}, TOKEN, 200),
+        ("POST", "/api/v1/query", THERE, {}, TOKEN, 401),
+        ("POST", "/api/v1/query", THERE, GIVEN, TOKEN, 200),
+        ("POST", "/api/v1/query", THERE, {}, None, 403),
         # health is never asked for it
         *[("GET", path, THERE, {}, TOKEN, 200) for path in ("/-/healthy", "/-/ready", "/healthz", "/readyz")],
         ("GET", "/-/healthy", THERE, {}, None, 200),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -187,7 +188,7 @@ BAD = [
     ("query", {"query": "sum("}, 'invalid parameter "query": unclosed left parenthesis'),
     ("query", {}, 'invalid parameter "query": no expression found in input'),
     ("query", {"query": "1", "time": "noon"}, 'invalid parameter "time": cannot parse "noon" to a valid timestamp'),
-    ("query", {"query": "1", "timeout": "soon"}, 'invalid parameter "timeout": cannot parse "soon" to a valid duration'),
+    ("query", {"query": "1", "timeout": "soon"}, 'invalid parameter "timeout": cannot parse "soon" to a valid'),
     ("query", {"query": "1", "limit": "-1"}, 'invalid parameter "limit": limit must be non-negative'),
     ("query", {"query": "1", "limit": "x"}, 'invalid parameter "limit": strconv.Atoi: parsing "x": invalid syntax'),
     ("query", {"query": "sort_by_label(up)"}, 'invalid parameter "query": sort_by_label() is an experimental'),
@@ -267,12 +268,12 @@ class Stepping:
         return self.at
 
 
-@pytest.mark.parametrize(("step", "timeout"), [(0.02, "0.5"), (0.02, "500ms"), (0.12, "1h")])
-async def test_a_query_has_a_time(asked, monkeypatch, step, timeout) -> None:
+@pytest.mark.parametrize(("step", "wanted"), [(0.02, "0.5"), (0.02, "500ms"), (0.12, "1h")])
+async def test_a_query_has_a_time(asked, monkeypatch, step, wanted) -> None:
     """A query that is not done in its time is 503 and `timeout`; no client can ask for more than 30 s."""
     monkeypatch.setattr(asked.run.daemon, "monotonic", Stepping(step))
     grid = {"start": T0, "end": T0 + 300, "step": 1}
-    status, body = await asked.answer("query_range", query="task_sent_total", timeout=timeout, **grid)
+    status, body = await asked.answer("query_range", query="task_sent_total", timeout=wanted, **grid)
     assert (status, body["errorType"], body["error"]) == (503, "timeout", budget.TOO_LATE)
 
 
@@ -285,12 +286,31 @@ async def test_one_instant_has_a_time(asked, monkeypatch) -> None:
     assert await asked.result("sum(task_sent_total)")
 
 
+@pytest.mark.parametrize("inner", ["vector(1)", "task_sent_total", "max_over_time(vector(1)[1h:1s])"])
+async def test_a_subquery_has_a_size(asked, inner) -> None:
+    """Steps that are evaluated in one go are bounded, also where they read nothing."""
+    status, body = await asked.answer("query", query=f"max_over_time({inner}[2d:1s])")
+    assert (status, body["errorType"]) == (422, "execution")
+    assert "steps" in body["error"]
+
+
+@pytest.mark.parametrize("transport", [None, SimpleNamespace(is_closing=lambda: True)])
+async def test_a_client_that_went_away_ends_its_query(transport) -> None:
+    """Nobody computes what nobody reads."""
+    pace = budget.Pace(SimpleNamespace(transport=transport), SimpleNamespace(monotonic=Stepping(0.01)))
+    with pytest.raises(prometheus.ApiError) as error:
+        await pace.rest()
+    assert prometheus.STATUS[error.value.kind] == 499
+
+
 async def test_a_query_has_a_size(asked, monkeypatch) -> None:
     """Too many samples in one instant, or points in all, are refused with Prometheus' words."""
     monkeypatch.setattr(budget, "MOST_SAMPLES", 10)
     status, body = await asked.answer("query", query="max_over_time(task_started_total[5m])")
     assert (status, body["errorType"], body["error"]) == (422, "execution", budget.TOO_MANY)
     assert await asked.result("max_over_time(task_started_total[1m])")
+    status, body = await asked.answer("query", query="max_over_time({__name__=~'tasktrail_.*'}[1m])")
+    assert (status, body["error"]) == (422, budget.TOO_MANY)
     monkeypatch.setattr("collector.web.results.MOST_POINTS", 10)
     grid = {"start": T0, "end": T0 + 10}
     status, body = await asked.answer("query_range", query="task_started_total", step=1, **grid)
