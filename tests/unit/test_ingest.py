@@ -68,6 +68,7 @@ def test_a_record_that_our_own_code_fails_on_is_stepped_over(poisoned: Pipeline)
     """The culprit is set aside as internal_error; all others of its batch count once and are reported as accepted."""
     bodies = [event("started", name, T0) for name in ("1", "poison-a", "2", "poison-b", "3")]
     assert numbers(count(poisoned, [b"{", *bodies])) == (6, 3, 0, 3, 0)
+    poisoned.ingest.observe()
     assert totals(poisoned.store)["a"]["started"] == 3
     reasons = [(one.reason, one.receipt) for one in poisoned.telemetry.rejected]
     assert reasons == [("not_json", "1"), ("internal_error", "3"), ("internal_error", "5")]
