@@ -24,7 +24,8 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/tasktrail check rules/shipped.yaml
+	$(BIN)/tasktrail check rules
+	$(BIN)/tasktrail test rules/shipped_test.yaml
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers run kafka -- sh -c '$(BIN)/tasktrail bench --kafka "$$TASKTRAIL_TEST_KAFKA" $(ARGS)'
