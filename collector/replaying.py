@@ -74,7 +74,7 @@ class Replay:
         pipeline.ingest.observe()
         if pipeline.store.frontier == 0.0 and not pipeline.store.pending_instants(until):
             return  # where the way begins must not depend on how the events are cut into batches
-        for changed in pipeline.advance(Target(until)):
+        for changed in pipeline.advance(Target(until), before=self._say):
             for alert in changed:
                 if alert.fired_at is not None:
                     self.episodes[alert.fingerprint, alert.active_at] = alert
