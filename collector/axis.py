@@ -89,7 +89,8 @@ class Axis(msgspec.Struct, kw_only=True):
         """A batch was counted."""
         place = self.place(batch.place)
         if ats:
-            place.newest = max(place.newest, *ats)
+            newest = max(ats)
+            place.newest = max(place.newest, newest)
         elif batch.bodies and self.clock != "event":  # none of them could be used, but they were read
             place.newest = max(place.newest, *(batch.times or (batch.received_at,)))
         place.is_head, place.heard_at = batch.is_head, batch.received_at

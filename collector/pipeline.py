@@ -150,10 +150,13 @@ class Pipeline:
         """Pending and firing alerts, and those that resolved in the last 15 minutes, with their evidence."""
         return [alert for group in self.ticker.groups for alert in group.alerts()]
 
-    def advance(self, until: Target, clock: float | None = None) -> Iterator[list[Alert]]:
+    def advance(
+        self, until: Target, clock: float | None = None, before: Callable[[float], None] = lambda _: None
+    ) -> Iterator[list[Alert]]:
         """Walk to an instant, in short steps; each gives alerts that changed, which are on their way to the groups.
 
         `clock` is the wall's time; without one now is always the instant that is evaluated, and nothing is the past.
+        `before` is told now before the groups learn of changes: what was ripe earlier knew nothing of them.
         """
         self.ingest.observe()
         self._until, self._now = until, until.at if clock is None else clock
@@ -163,6 +166,8 @@ class Pipeline:
             if self._was_past and not is_past:
                 self.grouping.go_live(now)
             self._was_past = is_past
+            if changed:
+                before(now)
             for start in range(0, len(changed) or 1, TOLD_AT_ONCE):
                 part = changed[start : start + TOLD_AT_ONCE]
                 for alert in part:

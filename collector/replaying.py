@@ -74,13 +74,17 @@ class Replay:
         pipeline.ingest.observe()
         if pipeline.store.frontier == 0.0 and not pipeline.store.pending_instants(until):
             return  # where the way begins must not depend on how the events are cut into batches
-        for changed in pipeline.advance(Target(until)):
+        for changed in pipeline.advance(Target(until), before=self._say_before):
             for alert in changed:
                 if alert.fired_at is not None:
                     self.episodes[alert.fingerprint, alert.active_at] = alert
             self._say(pipeline.store.frontier)
             yield changed
         self._say(until)
+
+    def _say_before(self, at: float) -> None:
+        """What was ripe before an instant, and so knew nothing of what changed there."""
+        self._say(math.nextafter(at, -math.inf))
 
     def _say(self, until: float) -> None:
         """What was ripe up to an instant, each at its own time."""

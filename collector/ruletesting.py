@@ -115,20 +115,11 @@ class _Run:
         self.store = self.pipeline.store
         self.axis = Axis(name=SOURCE, application="", clock="event", is_up=True)
         self.samples = _Samples(self.store)
-        surroundings = Surroundings(
-            compile_expr=compile_expr,
-            put=self.samples.put,
-            external_url=test.external_url,
-            external_labels=test.external_labels,
-            writes_alerts=True,
-        )
-        # promtool evaluates every group at every step, whatever interval the group has
-        own = [msgspec.structs.replace(spec, interval=None) for spec in specs]
-        self.groups = [Group(spec, surroundings, file.evaluation_interval) for spec in own]
-        rules = [(group, rule) for group in self.groups for rule in group.rules]
-        self.watched = [_Watched(group, rule) for group, rule in rules if isinstance(rule, AlertRule)]
-        connect(rule for _, rule in rules)
-        self.announce([selector for _, rule in rules for selector in rule.selectors])
+        self.groups = self.built(specs)
+        self.watched = [
+            _Watched(group, rule) for group in self.groups for rule in group.rules if isinstance(rule, AlertRule)
+        ]
+        self.announce()
         self.inputs = deque(self.input_samples())
         self.events = deque(test.events)
         self.asks_for_notifications = any(isinstance(case, NotificationCase) for case in test.cases)
@@ -142,8 +133,23 @@ class _Run:
 
     # Getting ready
 
-    def announce(self, selectors: list[Selector]) -> None:
+    def built(self, specs: Sequence[GroupSpec]) -> list[Group]:
+        """The groups at work. All are evaluated at every step, whatever interval they have, as with promtool."""
+        surroundings = Surroundings(
+            compile_expr=compile_expr,
+            put=self.samples.put,
+            external_url=self.test.external_url,
+            external_labels=self.test.external_labels,
+            writes_alerts=True,
+        )
+        own = [msgspec.structs.replace(spec, interval=None) for spec in specs]
+        groups = [Group(spec, surroundings, self.file.evaluation_interval) for spec in own]
+        connect(rule for group in groups for rule in group.rules)
+        return groups
+
+    def announce(self) -> None:
         """Tell the store what will be read, so that nothing of it is let go."""
+        selectors: list[Selector] = [one for group in self.groups for rule in group.rules for one in rule.selectors]
         selectors += [one for case in self.test.cases if isinstance(case, PromqlCase) for one in case.expr.selectors]
         self.store.sampled.reach = math.inf
         for selector in selectors:

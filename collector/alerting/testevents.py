@@ -107,7 +107,8 @@ def _repeated(document: EventDocument, problems: list[Problem]) -> Iterator[Time
     except msgspec.ValidationError as error:
         field = _FIELD.search(str(error))
         place = document.place.at(field[1]) if field else document.place
-        problems.append(place.problem(f"not an event: {str(error).partition(' - at')[0]}"))
+        expected = str(error).partition(" - at")[0]
+        problems.append(place.problem(f"no event has this: {expected[:1].lower()}{expected[1:]}"))
         return
     event = msgspec.structs.replace(event, task_id=document.task_id, **times)
     for number in range(document.times):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -17,6 +18,8 @@ from collector.sources import kafka_records
 from collector.sources.kafka_client import KafkaOptions, within
 
 T = TypeVar("T")
+
+_headers = attrgetter("headers")
 
 _LOG_APPEND_TIME = 1
 _OLD = 30.0  # seconds: a record that is older than this at the head got its time from somebody else
@@ -230,7 +233,6 @@ class Tail:
         receipts: Sequence[Receipt] = range(first, last + 1)
         if len(receipts) != len(records):
             receipts = [record.offset for record in records]
-        headers = [record.headers for record in records]
         return Batch(
             source=self._options.name,
             place=state.name,
@@ -238,7 +240,9 @@ class Tail:
             receipts=receipts,
             received_at=now,
             times=times,
-            fields=[_fields(pairs) if pairs else None for pairs in headers] if any(headers) else None,
+            fields=[_fields(record.headers) if record.headers else None for record in records]
+            if any(map(_headers, records))
+            else None,
             is_head=state.position >= state.end,
             position=state.position,
         )

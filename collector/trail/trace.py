@@ -20,6 +20,7 @@ Members = dict[str, "str | list[str]"]
 MOST_MEMBERS = 1_000
 """Trails of one trace, and children of one parent, that are remembered in one generation."""
 _GENERATIONS = 5
+_LET_GO = 4_000
 
 
 class TraceView(msgspec.Struct, kw_only=True):
@@ -54,9 +55,13 @@ class Links:
                 self.add(trail, at)
 
     def looked_at(self, until: float) -> None:
-        """All trails that came by `until` have been looked at again since, and were indexed then."""
-        while self._waiting and self._waiting[0][0] <= until:
-            self._waiting.popleft()
+        """All trails that came by `until` have been looked at again since, and were indexed then.
+
+        They are let go some thousands a call: with this reference goes the trail, and a minute's trails take long.
+        """
+        left = _LET_GO
+        while left > 0 and self._waiting and self._waiting[0][0] <= until:
+            left -= len(self._waiting.popleft()[1])
 
     def add(self, trail: Trail, at: float) -> None:
         """Index a trail under the trace and the parents that it knows."""

@@ -76,9 +76,9 @@ async def test_everything_comes_in_order(rig: Rig) -> None:
 
 
 async def test_batches_are_bounded_and_parallel(rig: Rig) -> None:
-    """A batch holds at most 1000 records, and its lists are as long as its bodies."""
+    """A batch holds at most 1,000 records, and its lists are as long as its bodies."""
     notes = Notes()
-    await read(rig, notes, (numbered(1300), 0))
+    await read(rig, notes, (numbered(2600), 0))
     for batch in notes.batches:
         size = len(batch.bodies)
         assert size <= 1000
@@ -90,14 +90,14 @@ async def test_batches_are_bounded_and_parallel(rig: Rig) -> None:
 @pytest.mark.parametrize("rig", [kind for kind in KINDS if kind != "unix"], indirect=True)
 async def test_reading_goes_on_where_it_stopped(rig: Rig) -> None:
     """A source that is stopped and made anew with the stored positions loses nothing and repeats nothing."""
-    bodies = numbered(1700)
-    await rig.write(bodies[:1200])
+    bodies = numbered(3400)
+    await rig.write(bodies[:2400])
     positions: dict[str, int | str] = {}
     got: list[bytes] = []
-    for most in (1, 600, None):
+    for most in (1, 1200, None):
         notes = Notes(positions, most)
         if most is None:
-            await rig.write(bodies[1200:])
+            await rig.write(bodies[2400:])
         async with running(rig.source(), notes):
             await until(lambda: notes.is_full.is_set() or len(got) + len(notes.bodies) >= len(bodies))  # noqa: B023
         got += notes.bodies

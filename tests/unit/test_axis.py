@@ -120,6 +120,32 @@ def test_a_source_at_its_head_is_complete_now() -> None:
     assert one.lag_seconds(NOW) == 0
 
 
+def test_a_tailed_source_that_falls_silent_lags() -> None:
+    """What says every second that it is at its end, and then says nothing, lags since it was last heard."""
+    one = axis(is_tailed=True)
+    place(one, "p", None, is_head=True)
+    assert one.lag_seconds(T0 + 2) == 0
+    assert one.lag_seconds(T0 + 7) == 7
+    place(one, "p", T0 - 50, is_head=False)
+    assert one.lag_seconds(T0 + 7) == 57
+
+
+def test_silence_of_what_need_not_speak_is_no_lag() -> None:
+    """A push endpoint, and a file that was read to its end, have nothing to say."""
+    one = axis(is_pushed=True)
+    place(one, "p", T0, is_head=True)
+    assert one.lag_seconds(NOW) == 0
+
+
+def test_time_stands_with_sender_s_time_while_a_source_is_silent() -> None:
+    """An idle source lets time go on, a silent one does not: it may have more of the past to tell."""
+    one = axis("event", is_tailed=True)
+    place(one, "p", T0 - 50, is_head=True)
+    assert one.complete_until(NOW, 5) == T0 - 55
+    one.advance(batch([], received_at=NOW - 1, is_head=True), [])
+    assert one.complete_until(NOW, 5) == NOW - 5
+
+
 def test_a_place_that_was_asked_for_is_waited_for() -> None:
     """A place whose position was asked for, and of which nothing has come, holds the source back."""
     one = axis()

@@ -8,7 +8,7 @@ import pytest
 
 from collector.model.alert import Alert
 from collector.model.errors import ChannelError
-from collector.model.record import Gap, Outcome
+from collector.model.record import Outcome
 from collector.telemetry import EXPOSED, METRICS, Rejected, Telemetry
 from tests.unit.shell import T0
 

@@ -44,6 +44,9 @@ HEAD = {"newest": T0, "is_head": True}
         ([{"is_pushed": True}], Target(NOW, NOW)),
         ([BEHIND, {"is_pushed": True}], Target(T0, NOW)),
         ([{**BEHIND, "clock": "event"}], Target(T0 - 5, None)),
+        ([{"is_pushed": True, "clock": "event"}], Target(-math.inf, NOW)),
+        ([{"is_pushed": True, "clock": "event"}, HEAD], Target(NOW, NOW)),
+        ([{"is_pushed": True, "clock": "event"}, DOWN], Target(NOW, NOW)),
     ],
 )
 def test_how_far_the_frontier_may_go(sources: list[dict[str, object]], expected: Target) -> None:

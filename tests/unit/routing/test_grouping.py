@@ -417,6 +417,17 @@ def test_past_that_pages(alert):
     assert story.said(120) == []
 
 
+def test_past_that_pages_again_and_again(alert):
+    """Of one alert's episodes the last pages, and the others are in the summary: none is lost."""
+    story = Story()
+    for n in range(3):
+        story.insert(100, alert(at=n * 10), live=False, pages=True)
+        story.insert(100, alert("resolved", at=n * 10, end=n * 10 + 1), live=False, pages=True)
+    story.grouping.go_live(100)
+    told = {told.status: [one.active_at for one in told.alerts] for told in story.due(100)}
+    assert told == {"firing": [20], "resolved": [0, 10]}
+
+
 def test_past_end_of_what_was_told(alert):
     """An alert that was told before the outage and ended in it resolves as usual."""
     story = Story()
