@@ -17,6 +17,7 @@ import msgspec
 
 from collector import __version__, channels, rulefiles, supervisor
 from collector.axis import Axis
+from collector.channels import ChannelConfig
 from collector.daemon import Daemon
 from collector.delivery import Delivery
 from collector.intake import Lane
@@ -99,8 +100,11 @@ async def run(
     telemetry = Telemetry()
     pages = runbooks()
     read_rules = partial(rulefiles.load, settings.rules, parts.rewrite)
-    specs, opened, secret = checked(read_rules, partial(open_targets, settings, telemetry), partial(token, settings))
-    targets = [*parts.channels, *opened]
+    is_unsent = not settings.notify and not parts.channels
+    if is_unsent:  # whoever names no target yet shall see what would have been sent
+        settings = msgspec.structs.replace(settings, notify=(Secret("log:"),))
+    specs, opened, secret = checked(read_rules, partial(understood, settings), partial(token, settings))
+    targets = [*parts.channels, *(config.open() for config in opened)]
     pipeline = Pipeline(
         limits(settings),
         specs,
@@ -116,7 +120,11 @@ async def run(
     listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events")
-    _say_hello(settings, telemetry, len(targets), port)
+    _say_hello(settings, telemetry, port)
+    for config in opened:
+        telemetry.target_understood(config.name, config.description)
+    if is_unsent:
+        telemetry.said("no --notify target: alerts are printed on standard output, and listed at /api/v1/alerts")
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
     gc.freeze()
@@ -161,9 +169,9 @@ def checked(first: Callable[[], T1], second: Callable[[], T2], third: Callable[[
     return found[0], found[1], found[2]
 
 
-def open_targets(settings: Settings, telemetry: Telemetry) -> list[Channel]:
+def understood(settings: Settings) -> list[ChannelConfig]:
     """The targets of `notify`, for the built-in route. Raises ProblemsError with all problems; they show no secret."""
-    opened_targets: list[Channel] = []
+    configs: list[ChannelConfig] = []
     problems = [Problem(name, 1, 1, message) for name, message in UNREAD.items() if getattr(settings, name)]
     for number, url in enumerate(settings.notify, 1):
         try:
@@ -171,14 +179,13 @@ def open_targets(settings: Settings, telemetry: Telemetry) -> list[Channel]:
         except ChannelError as error:
             problems.append(Problem("notify", number, 1, str(error)))
             continue
-        if any(config.name == target.name for target in opened_targets):
+        if any(config.name == other.name for other in configs):
             problems.append(Problem("notify", number, 1, f"the target {config.name} is named twice: remove one"))
             continue
-        telemetry.target_understood(config.name, config.description)
-        opened_targets.append(config.open())
+        configs.append(config)
     if problems:
         raise ProblemsError(problems)
-    return opened_targets
+    return configs
 
 
 def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> list[tuple[Lane, Callable[[], Source]]]:
@@ -234,11 +241,9 @@ def shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _say_hello(settings: Settings, telemetry: Telemetry, targets: int, port: int) -> None:
+def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:
     telemetry.said("tasktrail %s listens on http://%s:%d", __version__, shown(settings.address[0]), port)
     telemetry.said("state is kept in memory only in this version: a restart forgets it")
-    if not targets:
-        telemetry.said("no --notify target: alerts are only logged and listed at /api/v1/alerts")
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
 

@@ -13,12 +13,17 @@ from typing import Any
 import msgspec
 import uvloop
 
-from collector import app
+from collector import app, rulefiles
+from collector.alerting.checks import findings
+from collector.alerting.rulefile import load as load_rules
 from collector.cli import options
+from collector.cli.ground import ground
 from collector.daemon import Daemon
 from collector.model.errors import TasktrailError
 from collector.model.secret import mask
+from collector.promql import compile_expr
 from collector.settings import Log, Settings
+from collector.telemetry import log
 
 configure = options.configure
 
@@ -48,12 +53,12 @@ class JsonLines(TextLines):
         return msgspec.json.encode(line).decode()
 
 
-def log_to_stderr(log: Log) -> None:
+def log_to_stderr(wanted: Log) -> None:
     """Send what we say of ourselves to stderr; libraries only where they warn."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    handler.setFormatter(JsonLines() if wanted.format == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("tasktrail").setLevel(log.level.upper())
+    logging.getLogger("tasktrail").setLevel(wanted.level.upper())
     # aiokafka logs every failed connection of its own retries; what matters reaches us as SourceError
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
@@ -62,7 +67,23 @@ def main(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; a second one ends at once. 0 after a clean stop, 70 where a bug ended it."""
     settings = options.settings(arguments)
     log_to_stderr(settings.log)
+    warn(settings)
     return uvloop.run(_supervised(settings))
+
+
+def warn(settings: Settings) -> None:
+    """Say what `check` would find in the rule files; what they have for problems is said, and refused, elsewhere."""
+    if settings.rules == ("shipped",):
+        return
+    try:
+        files = [
+            load_rules(str(path), path.read_text(encoding="utf-8"), compile_expr)
+            for path in rulefiles.files(settings.rules)
+        ]
+    except (TasktrailError, OSError, UnicodeDecodeError):
+        return
+    for problem in findings(files, ground(files, settings.labels)):
+        log.warning("%s", problem)
 
 
 async def _supervised(settings: Settings) -> int:

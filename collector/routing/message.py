@@ -134,8 +134,9 @@ def _title(alerts: Sequence[Alert], firing: int, shared: Labels) -> str:
 def _headline(alert: Alert) -> list[str]:
     """What the rule's author says of it."""
     notes = dict(alert.annotations)
-    lines = [_line(notes.get("summary") or _name(alert), _LONG)]
-    if alert.state == "firing" and notes.get("description"):
+    is_over = alert.state == "resolved"
+    lines = [_line(f"{'it was: ' * is_over}{notes.get('summary') or _name(alert)}", _LONG)]
+    if not is_over and notes.get("description"):
         lines.append(_line(notes["description"], _LONG))
     return lines
 

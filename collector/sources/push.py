@@ -153,7 +153,9 @@ def _bound(path: str) -> Iterator[socket.socket]:
         listener.bind(path)
     except OSError as error:
         listener.close()
-        raise SourceError(f"{path}: {error.strerror or error}", retryable=False) from error
+        folder = Path(path).parent
+        why = str(error.strerror or error) if folder.is_dir() else f"the folder {folder} is not there: make it"
+        raise SourceError(f"{path}: {why}", retryable=False) from error
     finally:
         os.umask(mask)
     made = os.stat(path).st_ino  # noqa: PTH116

@@ -72,7 +72,7 @@ def test_resolved(alert):
         "runbook: dead-letters",
         "pay.settle on payments",
         "",
-        "1 dead letter",
+        "it was: 1 dead letter",
         "resolved: lasted 4m 10s, 2026-09-21T14:13:20Z to 2026-09-21T14:17:30Z",
         "ended because: source taken out of the configuration",
     ]
