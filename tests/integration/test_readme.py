@@ -11,7 +11,7 @@ import msgspec
 
 from tests.integration.live import ROOT, Daemon
 
-TOKENS = {"TOKEN_A": "T00000000", "TOKEN_B": "B00000000", "TOKEN_C": "x" * 24}
+TOKENS = ("T00000000", "B00000000", "x" * 24)
 """Of the form that Slack's tokens have."""
 
 
@@ -55,12 +55,12 @@ def test_the_push_of_the_quick_start(run: Callable[..., Daemon], tmp_path: Path)
 
 
 def test_the_first_page_is_understood(run: Callable[..., Daemon]) -> None:
-    """With tokens put in, and a Kafka that is not there, it says what it understood and keeps trying."""
-    (_, (command, _)) = commands(block("pip install tasktrail"))
-    for printed, filled in {"localhost:9092": "127.0.0.1:1", **TOKENS}.items():
-        assert printed in command
-        command = command.replace(printed, filled)
-    daemon = run(*command.removeprefix("tasktrail run ").split())
+    """With a Kafka that is not there it says what it understood and keeps trying; also with a chat as the target."""
+    (_, (command, _)) = commands(block("pip install ."))
+    assert "localhost:9092" in command
+    options = command.removeprefix("tasktrail run ").replace("localhost:9092", "127.0.0.1:1").split()
+    daemon = run(*options, "--notify", f"slack://{'/'.join(TOKENS)}")
     daemon.wait(lambda: "target slack" in daemon.log.lower(), 10, "the target is not named")
-    assert not any(token in daemon.log for token in TOKENS.values()), "a token is a secret"
+    assert "target log: " in daemon.log
+    assert not any(token in daemon.log for token in TOKENS), "a token is a secret"
     assert daemon.ask("/api/sources")[0] == 503
