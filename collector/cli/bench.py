@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import math
 import statistics
 import subprocess
@@ -45,6 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0."""
     gc.set_threshold(50_000, 20, 100)
+    logging.getLogger("tasktrail").setLevel(logging.CRITICAL)  # the alerts of the load are nobody's
     load = messages(arguments.messages, time.time())
     size = sum(map(len, load)) / len(load)
     print(f"{len(load):,} messages of {size:.0f} B, 40 tasks x 3 queues, {OPEN:,} in work at once")
