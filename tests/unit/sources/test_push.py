@@ -100,7 +100,7 @@ async def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     """A path that cannot be bound is an error with the path and the reason."""
     source = UnixSource(UnixOptions(name="u", path=str(tmp_path / "none" / "e.sock")))
-    with pytest.raises(SourceError, match="No such file"):
+    with pytest.raises(SourceError, match="is not there: make it"):
         await source.run(Notes())
 
 
