@@ -12,7 +12,7 @@ from collector.model.errors import ChannelError
 from collector.model.secret import STARS, mask
 
 _RETRYABLE = frozenset((408, 425, 429))
-_LONGEST_WAIT = 86_400.0  # a target that names more than a day is not believed
+_LONGEST_WAIT = 600.0  # so long nobody is told anything by this target: one that names more is asked again all the same
 _MOST_DETAIL = 160
 
 

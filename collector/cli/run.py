@@ -6,21 +6,22 @@ import argparse
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
-from typing import Any
+from contextlib import suppress
 
-import msgspec
 import uvloop
+from aiohttp.http_exceptions import HttpProcessingError
 
 from collector import app, rulefiles
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import load as load_rules
 from collector.cli import options
 from collector.cli.ground import ground
+from collector.cli.lines import JsonLines, TextLines, UnheldHandler
 from collector.daemon import Daemon
 from collector.model.errors import TasktrailError
-from collector.model.secret import mask
 from collector.promql import compile_expr
 from collector.settings import Log, Settings
 from collector.telemetry import log
@@ -31,36 +32,32 @@ BUG = 70
 """The exit code where our own code failed (EX_SOFTWARE)."""
 
 
-class TextLines(logging.Formatter):
-    """Time, level and message; a traceback without what looks like a secret."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802  the library's name
-        """The traceback, masked: the message of an error may quote what it failed on."""
-        return mask(super().formatException(ei))
-
-
-class JsonLines(TextLines):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Time (Unix seconds), level, message; and the traceback where there is one."""
-        line = {"time": record.created, "level": record.levelname.lower(), "message": record.getMessage()}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
-
-
 def log_to_stderr(wanted: Log) -> None:
     """Send what we say of ourselves to stderr; libraries only where they warn."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler: logging.Handler
+    try:
+        handler = UnheldHandler(sys.stderr.fileno())
+    except OSError:  # no file behind it
+        handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if wanted.format == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("tasktrail").setLevel(wanted.level.upper())
     # aiokafka logs every failed connection of its own retries; what matters reaches us as SourceError
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    logging.getLogger("aiohttp.server").addFilter(is_our_fault)
+
+
+def is_our_fault(record: logging.LogRecord) -> bool:
+    """Whether the listener complains of us: of a peer that speaks no HTTP, or goes away, nobody need be told."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | ConnectionError)
+
+
+def take_descriptors() -> None:
+    """As many files and connections as the system grants at most: the limit it begins with is one of former times."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -68,6 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     settings = options.settings(arguments)
     log_to_stderr(settings.log)
     warn(settings)
+    take_descriptors()
     return uvloop.run(_supervised(settings))
 
 

@@ -89,17 +89,17 @@ class Expr:
 def compile_expr(text: str) -> Expr:
     """The expression, ready to evaluate. Raises PromqlError for what does not parse or is not supported."""
     compiler = _Compiler()
-    kind, node = compiler.expr(parse(text), _Around(is_named=True))
+    kind, node = compiler.whole(parse(text))
     return Expr(text, kind, node, tuple(compiler.selectors))
 
 
 def compile_selector(text: str) -> Selector:
     """What a selector without window, offset and `@` reads. Raises PromqlError for anything else."""
     ast = parse(text)
+    compiler = _Compiler()
+    compiler.whole(ast)
     if not isinstance(ast, tree.VectorSelector) or _when(ast) != When():
         raise PromqlError(f"not a series selector: {text}")
-    compiler = _Compiler()
-    compiler.expr(ast, _Around(is_named=True))
     (selector,) = compiler.selectors
     return selector
 
@@ -122,6 +122,13 @@ class _Around(msgspec.Struct, frozen=True):
 class _Compiler:
     def __init__(self) -> None:
         self.selectors: list[Selector] = []
+
+    def whole(self, ast: Any) -> tuple[Type, Any]:
+        """Type and node of a whole expression. Raises PromqlError, also where the library's types have no room."""
+        try:
+            return self.expr(ast, _Around(is_named=True))
+        except (ValueError, OverflowError) as error:
+            raise PromqlError(f"a duration or a time in it is too large ({error})") from error
 
     def expr(self, ast: Any, around: _Around) -> tuple[Type, Any]:
         """Type and node of any expression."""

@@ -11,6 +11,9 @@ from collector.promql.frame import Distinct, Frame, Instant, Relabel, label_valu
 from collector.promql.matchers import regex
 from collector.promql.selectors import Constant, FrameNode
 
+LONGEST = 10_000
+"""Characters of a label's value that a function makes: it makes as many values as there are series."""
+
 
 class Relabelled:
     """A vector with one label set anew: to what `value` makes of an element's labels, left alone where that is None."""
@@ -24,7 +27,11 @@ class Relabelled:
 
         def change(labels: Labels) -> Labels:
             text = value(labels)
-            return labels if text is None else labels_of({**dict(labels), name: text})
+            if text is None:
+                return labels
+            if len(text) > LONGEST:
+                raise PromqlError(f"{function}() gives a label of over {LONGEST} characters")
+            return labels_of({**dict(labels), name: text})
 
         self._vector = vector
         self._relabel = Relabel(change)

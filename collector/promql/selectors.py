@@ -20,6 +20,8 @@ LOOKBACK = 300_000
 """How old a sample may be to be an instant's value, in milliseconds."""
 MOST_STEPS = 100_000
 """Steps of a subquery, times those of the subqueries around it: they are evaluated in one go."""
+MOST_SAMPLES = 10_000_000
+"""Samples of a range of event-fed series: they are as many as the range has intervals, whatever happened in it."""
 EVERY_BUCKET = matcher("le", "=~", ".*")
 """Asked with this, an event-fed histogram comes as a series per bucket."""
 
@@ -197,6 +199,9 @@ class RangeVector:
         start, end = self.span(now)
         sets = self.sets(now)
         series: list[tuple[Array, Array]] = []
+        made = sum(len(one.labels) for one in sets if one.kind != "sampled") * int((end - start) / now.step + 1)
+        if made > MOST_SAMPLES:
+            raise PromqlError(f"a range of {made} samples: at most {MOST_SAMPLES} are read, shorten it")
         for one in sets:
             found = now.querier.samples(one, start, end, now.step)
             if now.born_only:

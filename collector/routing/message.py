@@ -15,6 +15,7 @@ import msgspec
 from collector.model.alert import Alert, Offender
 from collector.model.labels import Labels
 from collector.model.secret import mask
+from collector.model.shown import shown
 
 SEVERITIES: Mapping[str, int] = {
     **dict.fromkeys(("page", "critical", "emergency", "fatal"), 0),
@@ -184,14 +185,15 @@ def _runbook(alert: Alert, wording: Wording) -> tuple[str, list[str]]:
     if not url:
         return "runbook: none given", []
     if "://" in url:
-        return f"runbook: {url}", []
+        return f"runbook: {_line(url, _LONG)}", []
     if wording.external_url:
-        return f"runbook: {wording.external_url.rstrip('/')}/{url.lstrip('/')}", []
+        link = f"{wording.external_url.rstrip('/')}/{url.lstrip('/')}"
+        return f"runbook: {_line(link, _LONG)}", []
     name = url.rstrip("/").rpartition("/")[2].removesuffix(".md")
     page = [line for line in map(str.strip, wording.runbooks.get(name, "").splitlines()) if line]
     if page and page[0].startswith("# "):
         del page[0]  # the page's title says what the alert's name has said
-    return f"runbook: {name}", [f"  {_line(line, 2 * _SHORT)}" for line in page[:MOST_RUNBOOK_LINES]]
+    return f"runbook: {_line(name, _SHORT)}", [f"  {_line(line, 2 * _SHORT)}" for line in page[:MOST_RUNBOOK_LINES]]
 
 
 def _evidence(alerts: Sequence[Alert], shared: Labels) -> list[str]:
@@ -263,7 +265,7 @@ def _label(labels: Labels, name: str) -> str:
 
 def _line(text: str, most: int) -> str:
     """The text on one line of at most so many characters: a traceback must not break the layout."""
-    text = " ".join(text[: 4 * most].split())
+    text = shown(" ".join(text[: 4 * most].split()))
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

@@ -20,10 +20,11 @@ import msgspec
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Intake, Receipt
-from collector.sources.lines import LINE_LIMIT, LineSplitter
+from collector.sources.lines import LineSplitter
 
 _CHUNK = 256 * 1024
 _RECORDS = 500
+_LONGEST_LINE = 256 * 1024  # one event each; every connection may hold the beginning of one
 _GATHER = 0.01  # seconds: a worker that writes line by line makes one batch per 10 ms, not one per line
 _MODE = 0o660
 _MSGPACK = frozenset({"application/msgpack", "application/x-msgpack", "application/vnd.msgpack"})
@@ -72,7 +73,7 @@ class UnixOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     path: str
-    line_limit: int = LINE_LIMIT
+    line_limit: int = _LONGEST_LINE
     most_connections: int = 1000
     """Further ones are closed at once."""
 

@@ -28,7 +28,10 @@ Encoder: TypeAlias = Callable[[Any], bytes]
 
 def negotiated(accept: str) -> tuple[Encoder, str, bool]:
     """How to write for an `Accept` header: the encoder, its content type, and whether that is OpenMetrics."""
-    encoder, content_type = choose_encoder(accept)
+    try:
+        encoder, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is no number
+        encoder, content_type = choose_encoder("")
     return cast("Encoder", encoder), content_type, content_type.startswith("application/openmetrics-text")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -17,6 +18,12 @@ from collector.web.view import VIEW, View
 
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of one push, after decompression."""
+
+LARGEST_HELD = 4 * LARGEST_BODY
+"""Bytes of all pushes that are on their way in; further ones are told to come again."""
+SLOWEST_BODY = 60.0
+"""Seconds that a push may take to come in."""
+HELD: web.AppKey[Counter[str]] = web.AppKey("held", Counter)
 
 FIRST_BYTES = 200
 """Of a push that could not be read whole: what is kept for people."""
@@ -96,20 +103,37 @@ async def trace(request: web.Request) -> web.Response:
 
 async def push(request: web.Request) -> web.Response:
     """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted, 400 where none can be."""
-    view = request.app[VIEW]
     body = bytearray()
+    held = request.app[HELD]
     try:
-        async for piece in request.content.iter_any():
-            body += piece
-            if len(body) > LARGEST_BODY:
-                view.refuse(bytes(body[:FIRST_BYTES]), "too_large", f"a push of more than {LARGEST_BODY} bytes")
-                raise web.HTTPRequestEntityTooLarge(max_size=LARGEST_BODY, actual_size=len(body))
+        await _read(request, body, held)
+        outcome = await request.app[VIEW].push(bytes(body), request.content_type)
+    finally:
+        held["bytes"] -= len(body)
+    is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
+    return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
+
+
+async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> None:
+    """The whole body into `body`. Raises what is answered where it is too large, too slow, broken, or one too many."""
+    view = request.app[VIEW]
+    try:
+        async with asyncio.timeout(SLOWEST_BODY):
+            async for piece in request.content.iter_any():
+                body += piece
+                held["bytes"] += len(piece)
+                if len(body) > LARGEST_BODY:
+                    view.refuse(bytes(body[:FIRST_BYTES]), "too_large", f"a push of more than {LARGEST_BODY} bytes")
+                    raise web.HTTPRequestEntityTooLarge(max_size=LARGEST_BODY, actual_size=len(body))
+                if held["bytes"] > LARGEST_HELD:
+                    raise web.HTTPServiceUnavailable(
+                        text="too many pushes at once: send it again later\n", headers={"Retry-After": "1"}
+                    )
     except web.RequestPayloadError as error:
         view.refuse(bytes(body[:FIRST_BYTES]), "bad_encoding", f"not encoded as its headers say: {error}")
         raise web.HTTPBadRequest(text="the body is not encoded as its headers say\n") from error
-    outcome = await view.push(bytes(body), request.content_type)
-    is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
-    return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text=f"the body did not come in {SLOWEST_BODY:g} s\n") from error
 
 
 async def runbook(request: web.Request) -> web.Response:
@@ -156,7 +180,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/-/reload", reload),
     ("GET", "/api/sources", sources),
     *((method, f"/api/v1/{path}", handler) for path, (methods, handler) in QUERY_API.items() for method in methods),
-    ("GET", "/api/tasks/{id:.+}", task),
+    ("GET", "/api/tasks/{id:(?s:.+)}", task),
     ("GET", "/api/traces/{id}", trace),
     ("GET", "/runbooks/{name}", runbook),
     ("POST", "/v1/events", push),
@@ -168,6 +192,7 @@ def application(view: View, *, token: Secret | None = None, public_metrics: bool
     asked_by_post = frozenset(f"/api/v1/{path}" for path, (methods, _) in QUERY_API.items() if "POST" in methods)
     app = web.Application(middlewares=[guard(token, public_metrics=public_metrics, posted_reads=asked_by_post)])
     app[VIEW] = view
+    app[HELD] = Counter()
     app[QUERIES] = asyncio.Semaphore(SIMULTANEOUS)
     for method, path, handler in ROUTES:
         app.router.add_route(method, path, handler)

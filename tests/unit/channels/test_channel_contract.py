@@ -64,6 +64,13 @@ async def test_busy_until_a_date(channel, service, notification):
     assert (await refused(channel, notification)).retry_after == 30.0
 
 
+@pytest.mark.parametrize("said", ["99999999999", "inf", "Wed, 21 Oct 2099 07:28:00 GMT"])
+async def test_no_target_keeps_us_quiet_for_long(channel, service, said, notification):
+    """A target that wants to be left alone for days is asked again after ten minutes: pages do not live longer."""
+    service.answers = [(429, {"Retry-After": said, "Date": "Wed, 21 Oct 2026 07:28:00 GMT"}, "")]
+    assert (await refused(channel, notification)).retry_after == 600.0
+
+
 @pytest.mark.parametrize("said", ["soon", "-1", "nan"])
 async def test_strange_retry_after(channel, service, said, notification):
     """A Retry-After that makes no sense is none."""

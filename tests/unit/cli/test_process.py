@@ -6,12 +6,15 @@ import json
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -178,6 +181,70 @@ def test_a_busy_port_is_one_line(start) -> None:
     second = start("run", "--state", "none", "--listen", f"127.0.0.1:{port}")
     assert second.end() == 2
     assert [line for line in second.lines if "choose another --listen" in line] == second.lines
+
+
+def silent() -> tuple[subprocess.Popen, int, int]:
+    """A daemon whose stderr is a full pipe that nobody reads; the pipe's other end, and where it listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+    os.set_blocking(writer, True)
+    command = [sys.executable, "-m", "collector", *RUN[:-1], f"127.0.0.1:{port}"]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=writer, stdout=subprocess.DEVNULL)
+    os.close(writer)
+    return process, reader, port
+
+
+def test_a_reader_of_stderr_that_stops_holds_nothing_up() -> None:
+    """With a full pipe behind stderr the daemon answers, counts, and ends in time; the lines wait for a reader."""
+    process, reader, port = silent()
+    try:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                body = b"\n".join(event("failed", str(n), None, task=f"t{n}") for n in range(300))
+                assert post(f"http://127.0.0.1:{port}/v1/events", body)[0] == 200
+                break
+            time.sleep(0.1)
+        assert post(f"http://127.0.0.1:{port}/-/reload")[0] == 200
+        process.terminate()
+        assert process.wait(timeout=10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+
+
+def test_names_make_no_lines_of_their_own(start, rules) -> None:
+    """What stands in a name neither begins a line of the log nor moves a terminal's cursor."""
+    process = start(*RUN, "--rules", str(rules))
+    url = address(process)
+    process.line("no --external-url")
+    assert post(f"{url}/v1/events", event("failed", "1", None, task="a\n2026 CRITICAL \x1b[2Jfake"))[0] == 200
+    process.line("alert firing")
+    assert process.line("CRITICAL").startswith("  2026 CRITICAL \\x1b[2Jfake")
+
+
+def test_a_peer_that_speaks_no_http_is_not_our_trouble(start) -> None:
+    """A request that is none, and a peer that goes away in the middle of a push, are no tracebacks in the log."""
+    process = start(*RUN)
+    port = int(address(process).rpartition(":")[2])
+    process.line("no --external-url")
+    for words in (b"\x16\x03\x01 hello\r\n\r\n", b"POST /v1/events HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{"):
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(words)
+            peer.settimeout(0.3)
+            with suppress(TimeoutError):
+                peer.recv(100)
+    assert post(f"http://127.0.0.1:{port}/-/reload")[0] == 200
+    process.popen.terminate()
+    assert process.end() == 0
+    assert not any("Traceback" in line for line in process.lines)
 
 
 def post(url: str, body: bytes = b"") -> tuple[int, str]:

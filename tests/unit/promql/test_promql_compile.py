@@ -38,6 +38,9 @@ from collector.promql.functions import FUNCTIONS
         ("-" * 5000 + "a", "nested too deeply"),
         ("+".join(["a"] * 5000), "nested too deeply"),
         ("+".join(["a"] * 400), "nested too deeply"),
+        ("rate(a[100000000y])", "too large"),
+        ("a offset 100000000y", "too large"),
+        ("a @ 1e300", "too large"),
         ("a" * 200_000, "longer than 100000 characters"),
     ],
 )

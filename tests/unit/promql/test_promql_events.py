@@ -7,7 +7,7 @@ import promql_events
 import pytest
 from promql_events import task
 
-from collector.promql import compile_expr
+from collector.promql import PromqlError, compile_expr
 
 AT = 1_700_000_000.0
 
@@ -156,3 +156,23 @@ def test_an_unknown_number_of_events_is_no_element(events):
 def test_a_series_without_any_event_is_absent(events, text, is_absent):
     """Series that exist only to be 0 do not hide that nothing ever happened; outside absent() they are 0."""
     assert rows(text, events) == ({(): 1.0} if is_absent else {} if "absent" in text else {"a": 0, "b": 0})
+
+
+def test_a_range_is_not_read_that_has_no_end():
+    """Event-fed series have a sample at every interval of a range: too many are refused before they are made."""
+    events = promql_events.Events()
+    events.put("a", "counter", {task("x"): [1.0]})
+    with pytest.raises(PromqlError, match="at most 10000000 are read"):
+        compile_expr("sum_over_time(a[290y])").evaluate(events, 1_790_000_000.0, 1.0)
+
+
+def test_a_made_label_is_not_longer_than_a_text():
+    """Functions that make labels make one for each series."""
+    events = promql_events.Events()
+    events.put("a", "counter", {task("x" * 100): [1.0]})
+    for text in (
+        f'label_replace(a, "b", "{"$1" * 200}", "task", "(.*)")',
+        f'label_join(a, "b", "{"-" * 10_000}", "task", "c")',
+    ):
+        with pytest.raises(PromqlError, match="over 10000 characters"):
+            compile_expr(text).evaluate(events, 10.0, 1.0)

@@ -204,3 +204,11 @@ def test_common():
     """Common are the pairs that all label sets have; of none, nothing."""
     assert common([]) == ()
     assert common([(("a", "1"), ("b", "2")), (("a", "1"), ("b", "3"))]) == (("a", "1"),)
+
+
+def test_what_is_not_seen_is_written_out(alert):
+    """Control characters and marks that turn the writing around do nothing in a message, and begin no line in it."""
+    one = paged(alert, task="a\x1b[2J\u202eb\nFAKE", notes={"runbook_url": "https://r/\nowner: nobody"})
+    title, text = compose([one], Wording())
+    assert title.endswith(": a\\x1b[2J\\u202eb FAKE on payments")
+    assert "runbook: https://r/ owner: nobody" in text.splitlines()

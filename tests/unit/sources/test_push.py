@@ -151,3 +151,9 @@ async def test_a_socket_made_by_someone_else_stays(tmp_path: Path) -> None:
         Path(rig.place()).rename(tmp_path / "moved")
         Path(rig.place()).write_text("new")
     assert Path(rig.place()).read_text() == "new"
+
+
+def test_a_line_of_a_socket_is_one_event():
+    """Every connection may hold the beginning of a line: together they must not hold gigabytes."""
+    options = UnixOptions(name="u", path="/u")
+    assert options.line_limit * options.most_connections <= 256 * 1024 * 1024

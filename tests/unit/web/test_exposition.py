@@ -24,6 +24,7 @@ PROMETHEUS = f"{OPEN},text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/p
         ("", "text/plain; version=0.0.4", False),
         ("*/*", "text/plain; version=0.0.4", False),
         ("text/html", "text/plain; version=0.0.4", False),
+        ("application/openmetrics-text;version=x", "text/plain; version=0.0.4", False),
         ("text/plain;version=0.0.4", "text/plain; version=0.0.4", False),
         ("application/openmetrics-text", "application/openmetrics-text; version=1.0.0", True),
         (PROMETHEUS, "application/openmetrics-text; version=1.0.0", True),

@@ -111,6 +111,42 @@ async def test_too_large_a_push_is_refused_and_counted(http, run, monkeypatch, *
     assert run.daemon.axes[0].totals.malformed == 1
 
 
+async def test_pushes_hold_so_much_at_once_and_no_more(http, run, monkeypatch) -> None:
+    """Bodies that are on their way in have one bound together; what was held by those that went away is free again."""
+    monkeypatch.setattr(server, "LARGEST_HELD", 100_000)
+    url = run.url.removeprefix("http://").partition(":")
+    _, writer = await asyncio.open_connection(url[0], int(url[2]))
+    writer.write(b"POST /v1/events HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b" " * 90_000)
+
+    async def answered(status: int) -> None:
+        async with asyncio.timeout(10):
+            while True:
+                async with http.post(f"{run.url}/v1/events", data=SENT + b" " * 50_000) as answer:
+                    if answer.status == status:
+                        return
+
+    await answered(503)
+    assert (await push(http, run, SENT))[0] == 200
+    writer.close()
+    await answered(200)
+
+
+async def test_a_push_that_does_not_come_is_not_waited_for(run, monkeypatch) -> None:
+    """A body has a time in which it must be there."""
+    monkeypatch.setattr(server, "SLOWEST_BODY", 0.1)
+    url = run.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(url[0], int(url[2]))
+    writer.write(b"POST /v1/events HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    writer.close()
+
+
+async def test_an_id_may_hold_anything(http, run) -> None:
+    """A task is found by its id, whatever characters that is made of."""
+    assert (await push(http, run, event("sent", "a/b\nc", T0)))[0] == 200
+    assert (await get(http, run, "/api/tasks/a%2Fb%0Ac"))[0] == 200
+
+
 async def test_a_push_that_is_not_encoded_as_it_says(http, run) -> None:
     """A body that is no gzip though it says so is a bad request, counted by its reason."""
     async with http.post(f"{run.url}/v1/events", data=b"no gzip", headers={"Content-Encoding": "gzip"}) as answer:
