@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.ma  # by np.unique, at the first event else: then there may be no descriptor left to read it
 
 from collector.model.labels import Labels, labels_of
 from collector.series.histogram import Histograms

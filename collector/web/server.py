@@ -25,6 +25,9 @@ SLOWEST_BODY = 60.0
 """Seconds that a push may take to come in."""
 HELD: web.AppKey[Counter[str]] = web.AppKey("held", Counter)
 
+MOST_CONNECTIONS = 500
+"""Connections that are held open, so that descriptors are left for sources and targets."""
+
 FIRST_BYTES = 200
 """Of a push that could not be read whole: what is kept for people."""
 
@@ -205,13 +208,27 @@ class Listener:
     def __init__(self, app: web.Application) -> None:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handle_signals=False)
 
+        self._server: asyncio.Server | None = None
+
     async def open(self, host: str, port: int) -> int:
         """Listen; the port that was taken. Raises OSError where that is not possible."""
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port)
+        return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop listening and end what is open."""
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()
+
+    def _accepted(self) -> asyncio.BaseProtocol:
+        """The handler of a new connection. Past the bound the oldest goes that asks nothing at the moment."""
+        server = self._runner.server
+        assert server is not None  # noqa: S101  set up before it listens
+        held = [one for one in server.connections if one.transport is not None]
+        if len(held) >= MOST_CONNECTIONS:
+            idle = (one for one in held if one._current_request is None)  # noqa: SLF001
+            if (oldest := next(idle, None)) is not None:
+                oldest.force_close()
+        return server()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -532,3 +534,9 @@ def test_empty_sets_answer_empty(fleet):
     values, there = fleet.store.value(fleet.one("task_sent_total"), T0)
     assert (values.dtype, len(values)) == (np.float64, 1)
     assert there.tolist() == [False]
+
+
+def test_nothing_is_imported_at_the_first_event():
+    """What numpy imports when it is first used is there before: then there may be no descriptor left to read it."""
+    code = "import sys, collector.series.store; sys.exit('numpy.ma' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

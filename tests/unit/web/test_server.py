@@ -141,6 +141,19 @@ async def test_a_push_that_does_not_come_is_not_waited_for(run, monkeypatch) -> 
     writer.close()
 
 
+async def test_connections_that_ask_nothing_leave_room_for_others(http, run, monkeypatch) -> None:
+    """Past the bound the connection that has been silent for longest is closed, and a new one is answered."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    host, _, port = run.url.removeprefix("http://").partition(":")
+    silent = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
+    assert (await get(http, run, "/-/healthy"))[0] == 200
+    for reader, _ in silent[:3]:
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+    for _, writer in silent:
+        writer.close()
+
+
 async def test_an_id_may_hold_anything(http, run) -> None:
     """A task is found by its id, whatever characters that is made of."""
     assert (await push(http, run, event("sent", "a/b\nc", T0)))[0] == 200
