@@ -25,7 +25,6 @@ from collector.alerting.dependencies import connect
 from collector.alerting.expression import RuleError, Selector, rows_of
 from collector.alerting.group import Group, Surroundings
 from collector.alerting.lifecycle import AlertRule
-from collector.alerting.recording import STALE
 from collector.alerting.rulefile import GroupSpec
 from collector.alerting.ruletest import AlertCase, Case, NotificationCase, PromqlCase, Test, TestFile, as_written
 from collector.alerting.verdict import Item, Outcome, TestResult, duration_text
@@ -36,6 +35,7 @@ from collector.model.errors import Problem, TasktrailError
 from collector.model.event import EARLIEST, Event
 from collector.model.labels import Labels
 from collector.model.record import Batch
+from collector.model.stale import STALE
 from collector.pipeline import Limits, Pipeline
 from collector.promql import compile_expr
 from collector.routing.message import Wording

@@ -12,12 +12,13 @@ from collector.alerting.expression import Compiler, Put, Rows, rows_of
 from collector.alerting.functions import Scene
 from collector.alerting.lifecycle import AlertRule, Steps
 from collector.alerting.overlay import Overlay
-from collector.alerting.recording import STALE, RecordRule
+from collector.alerting.recording import RecordRule
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.model.alert import Alert
 from collector.model.errors import TasktrailError
 from collector.model.labels import Labels
+from collector.model.stale import STALE
 
 DEFAULT_INTERVAL_SECONDS = 15.0
 _MAX_QUERIES = 256

@@ -11,8 +11,8 @@ from typing import Any
 
 import promql_parser
 
-from collector.alerting.recording import STALE
 from collector.model.errors import TasktrailError
+from collector.model.stale import STALE
 
 NAME = "__name__"
 MOST_SAMPLES = 1_000_000

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-
 from collector.alerting.expression import Rows, RuleError
 from collector.alerting.rule import Rule
 from collector.model.labels import Labels, labels_of
-
-STALE: float = struct.unpack(">d", bytes.fromhex("7ff0000000000002"))[0]
-"""Prometheus' stale marker: a NaN with bits of its own."""
 
 
 class RecordRule(Rule):

@@ -5,7 +5,6 @@ A value holds for 5 minutes at most, a stale marker ends it at once, and a range
 
 from __future__ import annotations
 
-import struct
 from array import array
 from bisect import bisect_left, bisect_right
 
@@ -18,8 +17,6 @@ from collector.series.window import Array
 
 LOOK_BACK = 300.0
 """How long a sample holds, in seconds."""
-STALE: float = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]
-"""Prometheus' stale marker: a NaN of its own."""
 _TRIMMED_FROM = 32  # samples; old ones leave when they are at least half of this many
 _STALE_BITS = (0x7FF0000000000002, 0x7FF8000000000002)  # some hardware sets the quiet bit when it moves the number
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.alerting import notation, ruletest, testevents
-from collector.alerting.recording import STALE
 from collector.model.errors import ProblemsError
+from collector.model.stale import STALE
 from collector.promql import compile_expr
 
 BROKEN = sorted((Path(__file__).parent / "broken_tests").glob("*.yaml"))

@@ -12,10 +12,10 @@ import pytest
 from series_fleet import Fleet, match
 
 from collector.model.labels import Matcher, labels_of
+from collector.model.stale import STALE
 from collector.series.buckets import LE_TEXT
 from collector.series.expose import families, totals
 from collector.series.observe import METRICS
-from collector.series.sampled import STALE
 from collector.series.store import Store
 from collector.trail.rows import Errors, Rows
 from collector.trail.transitions import FACTS, MEASURES
