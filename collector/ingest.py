@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
@@ -46,6 +47,8 @@ def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
             received_at=batch.received_at,
             times=None if batch.times is None else batch.times[start:end],
             fields=None if batch.fields is None else batch.fields[start:end],
+            tap=batch.tap,
+            about=None if batch.about is None else batch.about[start:end],
             is_head=batch.is_head and is_last,
             position=batch.position if is_last else None,
         )
@@ -67,7 +70,8 @@ class Ingest:
         decoded = decode(batch)
         events = decoded.events
         ats = axis.times(batch, events, decoded.sources, now)
-        outcome = Outcome(read=len(events) + len(decoded.rejects), malformed=len(decoded.rejects))
+        rejected = len(decoded.rejects)
+        outcome = Outcome(read=len(events) + rejected + decoded.ignored, malformed=rejected)
         for reject in decoded.rejects:
             self._reject(axis, batch, reject)
         if events:
@@ -75,16 +79,35 @@ class Ingest:
                 self.observe()
                 self._axis = axis
             try:
-                counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
+                if decoded.channels is None:
+                    counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
+                else:
+                    counts = self._by_channel(axis, decoded, decoded.channels, ats)
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
             if len(self._out.codes) >= OBSERVED_AT_ONCE:
                 self.observe()
+        outcome.ignored += decoded.ignored
         axis.advance(batch, ats)
         axis.totals.add(outcome)
         self._telemetry.batch_counted(axis.name, outcome)
         return outcome
+
+    def _by_channel(
+        self, axis: Axis, decoded: Decoded, channels: Sequence[str], ats: Sequence[float]
+    ) -> tuple[int, int, int]:
+        """The batch in runs of events that came over one channel; what `stitch` gives, summed up."""
+        total = (0, 0, 0)
+        start = 0
+        for channel, run in groupby(channels):
+            end = start + sum(1 for _ in run)
+            counts = self._stitcher.stitch(
+                axis.name, axis.application, decoded.events[start:end], ats[start:end], self._out, channel
+            )
+            total = (total[0] + counts[0], total[1] + counts[1], total[2] + counts[2])
+            start = end
+        return total
 
     def observe(self) -> None:
         """Let the series know all that was counted. To be called before they are read, or time goes on in them."""
@@ -117,7 +140,8 @@ class Ingest:
         accepted = duplicate = ignored = culprits = 0
         for number, (event, at) in enumerate(zip(decoded.events, ats, strict=True)):
             try:
-                counts = self._stitcher.stitch(axis.name, axis.application, [event], [at], self._out)
+                channel = decoded.channels[number] if decoded.channels else ""
+                counts = self._stitcher.stitch(axis.name, axis.application, [event], [at], self._out, channel)
             except Exception as error:  # noqa: BLE001 the culprit
                 index = number if decoded.sources is None else decoded.sources[number]
                 self._reject(axis, batch, Reject(index, INTERNAL_ERROR, repr(error)), traceback.format_exc())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from collector.formats import FORMATS, Decode
+from collector.formats import FORMATS, Decode, native
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
 from collector.sources.file import STDIN, FileOptions, FileSource
@@ -26,7 +26,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     application: str = ""
     clock: ClockName = "broker"
-    decode: Decode = FORMATS["native"]
+    decode: Decode = native.decode
     is_pushed: bool = False
     """Others send to it: there is no past to read."""
     is_tailed: bool = False
@@ -91,13 +91,22 @@ def _file(url: SourceUrl) -> Callable[[], Source]:
     return lambda: FileSource(options)
 
 
-# scheme → how to build it, whether others send to it, and whether it is tailed
-SOURCES: dict[str, tuple[Callable[[SourceUrl], Callable[[], Source]], bool, bool]] = {
-    "kafka": (_kafka, False, True),
-    "redis-stream": (_redis_stream, False, True),
-    "unix": (_unix, True, False),
-    "file": (_file, False, False),
-    "stdin": (_file, False, False),
+class Plug(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of source."""
+
+    build: Callable[[SourceUrl], Callable[[], Source]]
+    form: str = "native"
+    """The format of what it delivers."""
+    is_pushed: bool = False
+    is_tailed: bool = False
+
+
+SOURCES: dict[str, Plug] = {
+    "kafka": Plug(build=_kafka, is_tailed=True),
+    "redis-stream": Plug(build=_redis_stream, is_tailed=True),
+    "unix": Plug(build=_unix, is_pushed=True),
+    "file": Plug(build=_file),
+    "stdin": Plug(build=_file),
 }
 
 
@@ -106,14 +115,15 @@ def feed(url: SourceUrl) -> Feed:
     clock = url.clock or "broker"
     if url.scheme == PUSHED:
         return Feed(name=url.name, application=url.application, clock=clock, is_pushed=True)
-    build, is_pushed, is_tailed = SOURCES[url.scheme]
+    plug = SOURCES[url.scheme]
     return Feed(
         name=url.name,
         application=url.application,
         clock=clock,
-        is_pushed=is_pushed,
-        is_tailed=is_tailed,
-        build=build(url),
+        decode=FORMATS[plug.form].new(),
+        is_pushed=plug.is_pushed,
+        is_tailed=plug.is_tailed,
+        build=plug.build(url),
     )
 
 

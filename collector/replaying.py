@@ -13,6 +13,7 @@ from typing import Any
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.formats import FORMATS, Decode
+from collector.formats.recognise import recognising
 from collector.ingest import chunks
 from collector.model.alert import Alert, Notification
 from collector.model.record import Batch
@@ -33,7 +34,7 @@ class Replay:
         self,
         specs: Sequence[GroupSpec],
         *,
-        decode: Decode = FORMATS["native"],
+        decode: Decode | None = None,
         source: str = "replay",
         limits: Limits | None = None,
         wording: Wording | None = None,
@@ -44,7 +45,7 @@ class Replay:
         self.pipeline.axes.append(self.axis)
         self.episodes: dict[tuple[str, float], Alert] = {}
         self.notifications: list[Notification] = []
-        self._decode = decode
+        self._decode = decode or recognising(FORMATS)
 
     def count(self, batch: Batch) -> None:
         """Make a batch part of the state."""

@@ -29,7 +29,7 @@ from collector.alerting.rulefile import GroupSpec
 from collector.alerting.ruletest import AlertCase, Case, NotificationCase, PromqlCase, Test, TestFile, as_written
 from collector.alerting.verdict import Item, Outcome, TestResult, duration_text
 from collector.axis import Axis
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.model.alert import Alert, Notification
 from collector.model.errors import Problem, TasktrailError
 from collector.model.event import EARLIEST, Event
@@ -243,7 +243,7 @@ class _Run:
         batch = Batch(
             source=SOURCE, place=SOURCE, bodies=bodies, receipts=range(len(bodies)), received_at=self.seconds(until)
         )
-        outcome = self.pipeline.ingest.count(self.axis, FORMATS["native"], batch, math.inf)
+        outcome = self.pipeline.ingest.count(self.axis, native.decode, batch, math.inf)
         if outcome.malformed:
             self.out.notes.append(f"{outcome.malformed} events up to {duration_text(until / 1000)} were refused")
 

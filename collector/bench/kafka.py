@@ -20,7 +20,7 @@ from collector import rulefiles
 from collector.axis import Axis
 from collector.daemon import Daemon
 from collector.delivery import Delivery
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.intake import Lane
 from collector.model.clock import SystemClock
 from collector.model.event import Event
@@ -75,7 +75,7 @@ async def pipeline(servers: str, topic: str, count: int) -> tuple[float, float]:
     daemon = Daemon(whole, delivery, clock, {}, list)
     axis = Axis(name="bench", application="")
     whole.axes.append(axis)
-    lane = Lane(axis, FORMATS["native"], whole.ingest, clock, telemetry, daemon.woken)
+    lane = Lane(axis, native.decode, whole.ingest, clock, telemetry, daemon.woken)
     source = KafkaSource(KafkaOptions(name="bench", servers=(servers,), topics=(topic,)))
     gc.collect()
     gc.freeze()

@@ -23,7 +23,7 @@ from collector import rulefiles
 from collector.axis import Axis
 from collector.bench import kafka
 from collector.bench.load import OPEN, messages
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.model.event import Event
 from collector.model.record import Batch
 from collector.pipeline import Limits, Pipeline
@@ -110,7 +110,7 @@ def _whole(load: Sequence[bytes]) -> float:
         batch = Batch(
             source="bench", place="memory", bodies=bodies, receipts=[*range(len(bodies))], received_at=time.time()
         )
-        pipeline.ingest.count(axis, FORMATS["native"], batch, math.inf)
+        pipeline.ingest.count(axis, native.decode, batch, math.inf)
         for _ in pipeline.advance(Target(instant_of(axis.places["memory"].newest), time.time())):
             pass
     return time.process_time() - began

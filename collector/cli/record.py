@@ -17,9 +17,6 @@ from collector.model.record import Batch, Gap, Outcome, Receipt
 from collector.plugs import SOURCES
 from collector.source_urls import SourceUrl, UrlError, parse_source
 
-# how a record was tapped, by the scheme of its source; every other is `native`
-TAPS = {"kafka": "kafka", "redis-stream": "redis-stream"}
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `record`."""
@@ -51,9 +48,8 @@ def _source(text: str) -> SourceUrl:
 
 
 async def _record(url: SourceUrl, file: BinaryIO, seconds: float | None) -> int:
-    writer = _Writer(file, TAPS.get(url.scheme, "native"))
-    build, *_ = SOURCES[url.scheme]
-    recording = asyncio.ensure_future(build(url)().run(writer))
+    writer = _Writer(file)
+    recording = asyncio.ensure_future(SOURCES[url.scheme].build(url)().run(writer))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, recording.cancel)
@@ -72,9 +68,8 @@ async def _record(url: SourceUrl, file: BinaryIO, seconds: float | None) -> int:
 class _Writer:
     """An intake that writes down."""
 
-    def __init__(self, file: BinaryIO, tap: str) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._tap = tap
         self.count = 0
 
     def position(self, _place: str) -> Receipt | None:
@@ -88,7 +83,7 @@ class _Writer:
     async def take(self, batch: Batch) -> Outcome:
         """Written and flushed."""
         if batch.bodies:
-            self._file.writelines(lines(batch, self._tap))
+            self._file.writelines(lines(batch))
             self._file.flush()
             self.count += len(batch.bodies)
         return Outcome(read=len(batch.bodies))

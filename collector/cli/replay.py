@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from collector import rulefiles
 from collector.cli import diff, report
 from collector.documents.scalars import parse_duration
-from collector.formats import capture
+from collector.formats import FORMATS, capture
 from collector.model.alert import Alert
 from collector.model.errors import TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
@@ -42,6 +42,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", metavar="ID", help="the timeline of one task")
     parser.add_argument("--trace", metavar="ID", help="all trails of one trace")
     parser.add_argument("--trails", action="store_true", help="every trail with its counts")
+    parser.add_argument(
+        "--as", dest="form", choices=FORMATS, help="read every record in this form; else each is recognised"
+    )
     parser.add_argument("--until", metavar="+10m", help="go on after the last record")
     parser.add_argument("--speed", type=_speed, metavar="X", help="at X times the recorded speed; else at once")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -52,7 +55,10 @@ def main(arguments: argparse.Namespace) -> int:
     beyond = _beyond(arguments.until)
     rule_sets = [arguments.rules or ["shipped"], *([arguments.diff] if arguments.diff else [])]
     wording = Wording(runbooks=runbooks())
-    replays = [Replay(rulefiles.load(rules), wording=wording) for rules in rule_sets]
+    form = FORMATS[arguments.form] if arguments.form else None
+    replays = [
+        Replay(rulefiles.load(rules), decode=form.new() if form else None, wording=wording) for rules in rule_sets
+    ]
     replay = replays[0]
     console = Console(stderr=True)
     with Progress(
@@ -108,7 +114,7 @@ class _Reader:
         self._replays = replays
         self._pace = pace
         self._show = show
-        self._unpack: Callable[[Batch], Batch] | None = None
+        self._unpack: Callable[[Batch], list[Batch]] | None = None
         self._is_only = True
 
     def begin(self, *, is_only: bool) -> None:
@@ -129,9 +135,10 @@ class _Reader:
         """Count a batch; its first line tells whether the file is a capture."""
         if batch.bodies and self._unpack is None:
             self._unpack = capture.unpack if capture.is_capture(batch.bodies[0]) else _as_it_is
-        unpacked = self._unpack(batch) if self._unpack else batch
+        unpacked = self._unpack(batch) if self._unpack else [batch]
         for replay in self._replays:
-            replay.count(unpacked)
+            for part in unpacked:
+                replay.count(part)
         if self._is_only:
             await self.walk(Replay.walk)
         return Outcome()
@@ -147,8 +154,8 @@ class _Reader:
                 pass
 
 
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
+def _as_it_is(batch: Batch) -> list[Batch]:
+    return [batch]
 
 
 class _Pace:

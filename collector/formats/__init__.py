@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collector.formats import native
-from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Reject, first_bytes
+from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
 
-__all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Reject", "first_bytes"]
+__all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
 
-FORMATS: dict[str, Decode] = {
-    "native": native.decode,
+# In the order in which a capture's records are offered to them: native takes what is nobody else's.
+FORMATS: dict[str, Format] = {
+    "native": native.FORMAT,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -44,16 +44,56 @@ class Reject(msgspec.Struct, frozen=True):
 
 
 class Decoded(msgspec.Struct):
-    """A decoded batch; `len(events) + len(rejects)` is the number of events that were read."""
+    """A decoded batch; `len(events) + len(rejects) + ignored` is the number of events that were read."""
 
     events: list[Event]
     sources: list[int] | None
     """For each event the index of its body; None where they are one to one."""
     rejects: list[Reject]
+    channels: list[str] | None = None
+    """For each event the channel that told of it, where a source has several (worker events, result backend): the same
+    fact over two of them counts once. None: all came over the same one."""
+    ignored: int = 0
+    """Things that were understood and say nothing of a task or a worker."""
 
 
 Decode: TypeAlias = Callable[[Batch], Decoded]
 """A format: bytes in, events out. Raises nothing, whatever the bytes are."""
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True):
+    """One wire form. A format may remember what it read before: each source has a decoder of its own."""
+
+    new: Callable[[], Decode]
+    """Makes a decoder."""
+    is_mine: Callable[[str, Mapping[str, Any], bytes], bool]
+    """Whether a record of a capture is in this form, by how it was tapped (`tap`), `about` and its body."""
+    facts: Mapping[str, str] = {}
+    """Which facts the form gives: a row of `FACTS` → "yes", or what has to be switched on for it; absent: unknown."""
+
+
+FACTS: tuple[str, ...] = (
+    "sent",
+    "received",
+    "started",
+    "succeeded",
+    "failed",
+    "retried",
+    "dead_lettered",
+    "rejected",
+    "revoked",
+    "redelivered",
+    "task",
+    "queue",
+    "worker",
+    "attempt",
+    "error",
+    "wait",
+    "run",
+    "trace",
+    "heartbeat",
+)
+"""What may be known of a task, as the README's table of frameworks lists it."""
 
 
 class MalformedError(Exception):

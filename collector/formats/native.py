@@ -8,12 +8,12 @@ no event in it. Nothing escapes: every exception that the decoders raise becomes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypedDict
 
 import msgspec
 
-from collector.formats.decoded import LONGEST_BODY, Decoded, MalformedError, Reject
+from collector.formats.decoded import LONGEST_BODY, Decoded, Format, MalformedError, Reject
 from collector.formats.spelling import WHEN, event_of, fields_of, is_filled, misfit
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -72,6 +72,15 @@ def decode(batch: Batch, longest: int = LONGEST_BODY) -> Decoded:
             else:
                 _read(out, index, body, None if fields is None else given)
     return out
+
+
+def _is_mine(tap: str, _about: Mapping[str, Any], _body: bytes) -> bool:
+    """Whatever a broker or a sender hands over as an event of ours; what was asked of keys or an API is none."""
+    return tap in _TAPS
+
+
+_TAPS = frozenset(["native", "kafka", "redis-stream", "redis-pubsub", "amqp"])
+FORMAT = Format(new=lambda: decode, is_mine=_is_mine)
 
 
 def _decode_regular(bodies: list[bytes]) -> Decoded:

@@ -150,11 +150,16 @@ _FROM_TEXT: dict[str, Callable[[str], Any]] = {
 }
 
 
+def readable(text: str) -> str:
+    """Text without the surrogates that stand for bytes which are no UTF-8: nothing that is printed may hold them."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def fields_of(record: Mapping[str, str]) -> dict[str, Any]:
     """What a record's headers or entry fields say of an event. Text that is no number stays text, for its reason."""
     fields: dict[str, Any] = {}
     for name in _FIELDS.intersection(record):
-        fields[name] = record[name]
+        fields[name] = readable(record[name])
         if name in _FROM_TEXT:
             with suppress(ValueError, RecursionError):
                 fields[name] = _FROM_TEXT[name](record[name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -35,7 +35,13 @@ class Batch(msgspec.Struct, gc=False, kw_only=True):
     times: list[float] | None = None
     """The broker's own time of each record, Unix seconds; None where the broker gives none."""
     fields: list[Mapping[str, str] | None] | None = None
-    """Record headers or stream entry fields, decoded as UTF-8; None where no record has any."""
+    """Record headers or stream entry fields, decoded as UTF-8; None where no record has any. Headers that are no text
+    (Spring's numbers) keep their bytes as surrogates (PEP 383)."""
+    tap: str = "native"
+    """How the records were tapped, in the words of a capture: `kafka redis-stream redis-pubsub redis-key amqp ...`."""
+    about: list[Mapping[str, Any]] | None = None
+    """What the tap knows of each record besides its body, in the words of a capture line (`channel`, `key`, `type`,
+    `routing_key`, `headers` ...); None where place, receipts and fields say it all."""
     is_head: bool = False
     """Whether the place had nothing more to read after this batch."""
     position: Receipt | None = None

@@ -243,6 +243,7 @@ class Tail:
             fields=[_fields(record.headers) if record.headers else None for record in records]
             if any(map(_headers, records))
             else None,
+            tap="kafka",
             is_head=state.position >= state.end,
             position=state.position,
         )
@@ -325,7 +326,7 @@ def _times(records: Sequence[Any], now: float, *, is_fresh: bool) -> list[float]
 
 
 def _fields(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
-    return {name: value.decode("utf-8", "replace") for name, value in headers if value is not None}
+    return {name: value.decode("utf-8", "surrogateescape") for name, value in headers if value is not None}
 
 
 def _name(place: TopicPartition) -> str:

@@ -271,6 +271,7 @@ class _Tail:
             received_at=now,
             times=_times([entry[0] for entry in entries], now),
             fields=fields if any(fields) else None,
+            tap="redis-stream",
             is_head=is_head,
             position=_position(stream),
         )

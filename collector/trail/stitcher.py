@@ -88,18 +88,25 @@ class Stitcher:
         self._keys = keys
         self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, grace)
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
-        self._channels: dict[str, int] = {}
+        self._channels: dict[tuple[str, str], int] = {}
         self._horizon = bounds.horizon_seconds
 
-    def stitch(  # noqa: C901, PLR0912, PLR0915 - one flat loop: a call per step costs more than the step
-        self, source: str, application: str, events: Sequence[Event], ats: Sequence[float], out: Transitions
+    def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one flat loop: a call per step costs more than the step
+        self,
+        source: str,
+        application: str,
+        events: Sequence[Event],
+        ats: Sequence[float],
+        out: Transitions,
+        channel_name: str = "",
     ) -> tuple[int, int, int]:
         """Take a batch of one source, with the axis time of each event; gives (accepted, duplicate, ignored).
 
-        `application` joins the ids of several sources; "" keeps them apart. Appends to `out`.
+        `application` joins the ids of several sources; "" keeps them apart. A fact that several channels tell of
+        counts once: each source is one, or has several by name. Appends to `out`.
         """
         home = self._keep.home(f"={application}" if application else source)
-        channel = self._channel(source)
+        channel = self._channel(source, channel_name)
         opened, finished, dead, home_index = home.open, home.finished, self._settler.dead, home.index
         find_trail = opened.get
         rows_of, queues, row_cap = self._rows.tables(source), self._rows.queues, self._rows.cap
@@ -360,10 +367,10 @@ class Stitcher:
     def __len__(self) -> int:
         return self._keep.count()
 
-    def _channel(self, source: str) -> int:
-        channel = self._channels.get(source)
+    def _channel(self, source: str, name: str) -> int:
+        channel = self._channels.get((source, name))
         if channel is None:
-            channel = self._channels[source] = len(self._channels)
+            channel = self._channels[source, name] = len(self._channels)
             self._settler.sources.append(source)
         return channel
 

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from collector import plugs
 from collector.axis import Axis
 from collector.cli.main import main
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.intake import Lane
 from collector.model.clock import SystemClock
 from collector.model.record import Outcome
@@ -60,7 +60,7 @@ async def live(url: str, count: int) -> Outcome:
     """The outcome of reading it as a daemon does."""
     made = pipeline()
     axis = Axis(name="live", application="", clock="event")
-    lane = Lane(axis, FORMATS["native"], made.ingest, SystemClock(), made.telemetry, lambda: None)
+    lane = Lane(axis, native.decode, made.ingest, SystemClock(), made.telemetry, lambda: None)
     build, *_ = plugs.SOURCES[url.partition(":")[0]]
     task = asyncio.ensure_future(lane.supervise(build(parse_source(url, {}, Secret))))
     async with asyncio.timeout(30):

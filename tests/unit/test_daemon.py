@@ -10,7 +10,7 @@ import pytest
 from collector import daemon as module
 from collector.daemon import Daemon
 from collector.delivery import Delivery
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.model.clock import ManualClock, SystemClock
 from collector.pipeline import Pipeline
 from collector.routing.grouping import Target as Receiver
@@ -42,7 +42,7 @@ def daemon(made: Pipeline, clock: ManualClock, channel: Kept | None = None) -> D
 def fail(made: Pipeline, *names: str, at: float = T0) -> None:
     """Count a failure of each task."""
     bodies = [event("failed", f"id-{name}", at, task=name, error="E") for name in names]
-    made.ingest.count(made.axes[0], FORMATS["native"], batch(bodies, received_at=at, is_head=True), math.inf)
+    made.ingest.count(made.axes[0], native.decode, batch(bodies, received_at=at, is_head=True), math.inf)
 
 
 async def test_a_turn_pauses_for_others() -> None:

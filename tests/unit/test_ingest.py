@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.ingest import CHUNK, chunks
 from collector.model.record import Outcome
 from collector.pipeline import Pipeline
@@ -12,7 +12,7 @@ from collector.series.expose import totals
 from collector.trail.stitcher import Stitcher
 from tests.unit.shell import T0, batch, event, pipeline
 
-DECODE = FORMATS["native"]
+DECODE = native.decode
 NOW = T0 + 10
 
 
@@ -53,7 +53,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline whose stitcher fails on the task `poison`."""
     stitch = Stitcher.stitch
 
-    def failing(self, source, application, events, ats, out):
+    def failing(self, source, application, events, ats, out, channel=""):
         for number, one in enumerate(events):
             if one.task_id.startswith("poison"):
                 stitch(self, source, application, events[:number], ats[:number], out)

@@ -8,7 +8,7 @@ import pytest
 
 from collector import intake
 from collector.axis import Axis
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.ingest import CHUNK
 from collector.intake import Lane
 from collector.model.clock import ManualClock
@@ -28,7 +28,7 @@ def lane(made):
     """A lane into it; `lane.woken` counts how often the loop was woken."""
     lane = Lane(
         Axis(name="s", application=""),
-        FORMATS["native"],
+        native.decode,
         made.ingest,
         ManualClock(T0),
         made.telemetry,

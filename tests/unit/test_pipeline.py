@@ -7,7 +7,7 @@ import math
 import pytest
 
 from collector.axis import Axis
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.model.alert import Alert, Notification
 from collector.pipeline import Pipeline, matching_rows, metric_of
 from collector.routing.grouping import Target as Receiver
@@ -19,7 +19,7 @@ from tests.unit.shell import FAILING, T0, batch, event, groups, pipeline
 def feed(made: Pipeline, *bodies: bytes, received_at: float = T0) -> None:
     """Count events on the sender's time, at the head."""
     made.axes[0].clock = "event"
-    made.ingest.count(made.axes[0], FORMATS["native"], batch(bodies, received_at=received_at, is_head=True), math.inf)
+    made.ingest.count(made.axes[0], native.decode, batch(bodies, received_at=received_at, is_head=True), math.inf)
 
 
 def failed(task_id: str, at: float, **fields: object) -> bytes:

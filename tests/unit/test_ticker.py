@@ -10,7 +10,7 @@ import pytest
 from collector import ticker
 from collector.alerting.lifecycle import AlertRule
 from collector.axis import Axis
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.pipeline import Pipeline
 from collector.replaying import Replay
 from collector.ticker import Target, instant_of, target
@@ -98,7 +98,7 @@ def evaluations(monkeypatch) -> Evaluations:
 def feed(made: Pipeline, *bodies: bytes) -> None:
     """Count events on the sender's time."""
     made.axes[0].clock = "event"
-    made.ingest.count(made.axes[0], FORMATS["native"], batch(bodies, is_head=True), math.inf)
+    made.ingest.count(made.axes[0], native.decode, batch(bodies, is_head=True), math.inf)
 
 
 def live(made: Pipeline, at: float, wall: float | None = None) -> list[tuple[str, str, float]]:
@@ -357,7 +357,7 @@ def test_live_and_along_a_backlog_the_same_is_alerted(seed: int) -> None:
     """Turning live every 100 ms as the facts happen gives the alerts that a walk along the same facts gives."""
     lines = story(seed)
     made = pipeline(RULES)
-    by_time = sorted((FORMATS["native"](batch([line])).events[0].time or 0.0, line) for line in lines)
+    by_time = sorted((native.decode(batch([line])).events[0].time or 0.0, line) for line in lines)
     episodes_seen = {}
     for step in range(7300):
         at = round(T0 + step / 10, 1)

@@ -15,7 +15,7 @@ from collector.cli import bench, demo
 from collector.cli.fleet import OUTAGE, REDRIVE_AT, Fleet
 from collector.cli.live import COLUMNS, LiveView
 from collector.cli.main import main
-from collector.formats import FORMATS
+from collector.formats import native
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
 from collector.plugs import Feed
@@ -70,7 +70,7 @@ def test_the_fleet_tells_a_story() -> None:
     assert min(event["time"] for event in events if event.get("caller") == "operator") >= T0 + REDRIVE_AT
     done = {event["task_id"] for event in events if event["kind"] == "succeeded"}
     assert redriven <= done
-    decoded = FORMATS["native"](batch([json.dumps(event).encode() for event in events]))
+    decoded = native.decode(batch([json.dumps(event).encode() for event in events]))
     assert not decoded.rejects
 
 

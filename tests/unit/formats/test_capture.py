@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from collector.formats import FORMATS, capture
+from collector.formats import capture, native
 from collector.model.event import Event
 from collector.model.record import Batch
 
@@ -33,12 +33,14 @@ def received(body: bytes, fields: dict[str, str] | None = None, **others: object
 
 def again(batch: Batch, tap: str) -> Batch:
     """Written, and read from the file."""
-    return capture.unpack(received(b"", bodies=[line.strip() for line in capture.lines(batch, tap)]))
+    tapped = msgspec.structs.replace(batch, tap=tap)
+    (replayed,) = capture.unpack(received(b"", bodies=[line.strip() for line in capture.lines(tapped)]))
+    return replayed
 
 
 def meaning(batch: Batch) -> tuple[list[Event], list[str]]:
     """The events of a batch, and why the others are none."""
-    decoded = FORMATS["native"](batch)
+    decoded = native.decode(batch)
     return decoded.events, [reject.reason for reject in decoded.rejects]
 
 
@@ -78,7 +80,7 @@ def test_a_capture_means_what_was_received(
 
 def test_places_are_written_as_each_tap_names_them() -> None:
     """Kafka records have topic, partition and offset, stream entries their stream and id, all else a channel."""
-    (kafka,) = capture.lines(received(SENT, {"h": "1"}, place="a/b/3", receipts=[41], times=[T0]), "kafka")
+    (kafka,) = capture.lines(received(SENT, {"h": "1"}, place="a/b/3", receipts=[41], times=[T0], tap="kafka"))
     assert json.loads(kafka) == {
         "t": T0,
         "source": "kafka",
@@ -89,7 +91,7 @@ def test_places_are_written_as_each_tap_names_them() -> None:
         "headers": [["h", "1"]],
         "body": SENT.decode(),
     }
-    (entry,) = capture.lines(received(SENT, place="st", receipts=["5-0"]), "redis-stream")
+    (entry,) = capture.lines(received(SENT, place="st", receipts=["5-0"], tap="redis-stream"))
     assert json.loads(entry) == {
         "t": T0,
         "source": "redis-stream",
@@ -97,7 +99,7 @@ def test_places_are_written_as_each_tap_names_them() -> None:
         "id": "5-0",
         "fields": {"data": SENT.decode()},
     }
-    (pushed,) = capture.lines(received(SENT), "native")
+    (pushed,) = capture.lines(received(SENT))
     assert json.loads(pushed) == {"t": T0, "source": "native", "channel": "p", "body": SENT.decode()}
 
 
@@ -110,26 +112,26 @@ def test_a_kafka_record_without_a_time_was_received_when_it_was() -> None:
 def test_made_up_entry_ids_are_no_times(entry_id: str) -> None:
     """An entry whose id somebody made up lies where it was received."""
     line = json.dumps({"t": T0, "source": "redis-stream", "stream": "s", "id": entry_id, "fields": {"data": "x"}})
-    assert capture.unpack(received(line.encode())).times == [T0]
+    assert capture.unpack(received(line.encode()))[0].times == [T0]
 
 
 def test_captures_of_others_are_read() -> None:
     """Bodies may stand as JSON values, headers as pairs or as a map, and unknown fields do no harm."""
     line = {"t": T0, "source": "amqp", "exchange": "celeryev", "headers": [["task", "a"]], "body": {"kind": "sent"}}
-    batch = capture.unpack(received(json.dumps(line).encode()))
+    (batch,) = capture.unpack(received(json.dumps(line).encode()))
     assert (json.loads(batch.bodies[0]), batch.fields) == ({"kind": "sent"}, [{"task": "a"}])
     line = {"t": T0, "source": "otlp-http", "headers": {"a": "b"}, "path": "/v1/traces"}
-    batch = capture.unpack(received(json.dumps(line).encode()))
+    (batch,) = capture.unpack(received(json.dumps(line).encode()))
     assert (batch.bodies, batch.fields) == ([b""], [{"a": "b"}])
     line = {"t": T0, "source": "amqp", "headers": 7, "body": "x"}
-    assert capture.unpack(received(json.dumps(line).encode())).fields is None
+    assert capture.unpack(received(json.dumps(line).encode()))[0].fields is None
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"t":1}', b'{"t":1,"source":"kafka","body_b64":"*"}', b"\xff"])
 def test_a_broken_line_stays_what_it_is(line: bytes) -> None:
     """A line that is no captured record is handed on as it is, at the time of the one before it, to be counted."""
     good = b'{"t":%d,"source":"native","body":"{}"}' % T0
-    batch = capture.unpack(received(b"", bodies=[good, line], receipts=[1, 2], received_at=1.0))
+    (batch,) = capture.unpack(received(b"", bodies=[good, line], receipts=[1, 2], received_at=1.0))
     assert batch.bodies == [b"{}", line]
     assert batch.times == [T0, T0]
 

@@ -60,8 +60,8 @@ def test_no_bytes_break_a_format(name, data, bodies):
     batch = Batch(
         source="s", place="p", bodies=bodies, receipts=list(range(len(bodies))), received_at=1.79e9, fields=fields
     )
-    out = FORMATS[name](batch)
-    assert out == FORMATS[name](batch)
+    out = FORMATS[name].new()(batch)
+    assert out == FORMATS[name].new()(batch)
     indexes = list(range(len(bodies))) if out.sources is None else out.sources
     assert len(indexes) == len(out.events)
     assert indexes == sorted(indexes)
