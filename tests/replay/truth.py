@@ -61,8 +61,7 @@ class Difference(msgspec.Struct, frozen=True):
 @cache
 def manifest() -> dict[str, Any]:
     """The truth by the name of the capture file."""
-    files: dict[str, Any] = json.loads((CAPTURES / "manifest.json").read_bytes())["files"]
-    return files
+    return {one["file"]: one for one in json.loads((CAPTURES / "manifest.json").read_bytes())["files"]}
 
 
 def captures(framework: str) -> list[str]:
