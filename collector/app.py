@@ -27,7 +27,7 @@ from collector.model.errors import ChannelError, Problem, ProblemsError, Tasktra
 from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.pipeline import Limits, Pipeline
-from collector.plugs import PUSHED, Feed, feed, runbooks
+from collector.plugs import Feed, feed, pushed, runbooks
 from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.settings import Settings
@@ -119,7 +119,7 @@ async def run(
     pulled = lanes(settings, parts, daemon, clock)
     listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
     port = await listening(listener, settings.address)
-    daemon.pushed_to().connected("POST /v1/events")
+    daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
     for config in opened:
         telemetry.target_understood(config.name, config.description)
@@ -192,7 +192,7 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
     """A lane per source, all known to the daemon; gives those that are pulled, with how to build their client."""
     feeds = [*map(feed, settings.sources), *parts.feeds]
     if all(one.build is not None for one in feeds):
-        feeds.append(Feed(name=PUSHED, is_pushed=True))
+        feeds.append(pushed())
     pulled: list[tuple[Lane, Callable[[], Source]]] = []
     for one in feeds:
         axis = Axis(

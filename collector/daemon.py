@@ -22,7 +22,7 @@ from collector.intake import Lane
 from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.errors import ProblemsError
-from collector.model.record import Outcome
+from collector.model.record import Batch, Outcome
 from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.series.store import Store
@@ -236,6 +236,22 @@ class Daemon:
         for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
             total.add(await lane.take(batch))
         return total
+
+    async def push_traces(self, body: bytes, content_type: str) -> Outcome:
+        """Count the messaging spans of an OTLP export."""
+        lane = self.pushed_to()
+        about = {"path": "/v1/traces", "headers": {"content-type": content_type}}
+        batch = Batch(
+            source=lane.axis.name,
+            place=PLACE,
+            bodies=[body],
+            receipts=[1],
+            received_at=self.now(),
+            tap="otlp-http",
+            about=[about],
+            is_head=True,
+        )
+        return await lane.take(batch)
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from collector.formats import FORMATS, Decode, native
+from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
 from collector.sources.file import STDIN, FileOptions, FileSource
@@ -110,11 +111,17 @@ SOURCES: dict[str, Plug] = {
 }
 
 
+def pushed(name: str = PUSHED, application: str = "", clock: ClockName = "broker") -> Feed:
+    """The feed of our own endpoints: native events, and OTLP exports."""
+    decode = recognising({form: FORMATS[form] for form in ("otlp", "native")})
+    return Feed(name=name, application=application, clock=clock, decode=decode, is_pushed=True)
+
+
 def feed(url: SourceUrl) -> Feed:
     """The feed of a configured source. One of scheme `http` sets the options of our own endpoint."""
     clock = url.clock or "broker"
     if url.scheme == PUSHED:
-        return Feed(name=url.name, application=url.application, clock=clock, is_pushed=True)
+        return pushed(name=url.name, application=url.application, clock=clock)
     plug = SOURCES[url.scheme]
     return Feed(
         name=url.name,

@@ -18,6 +18,7 @@ REASONS: tuple[str, ...] = (
     "not_utf8",
     "not_json",
     "not_msgpack",
+    "not_protobuf",
     "not_an_object",
     "missing_kind",
     "unknown_kind",

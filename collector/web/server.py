@@ -117,6 +117,24 @@ async def push(request: web.Request) -> web.Response:
     return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
 
 
+async def traces(request: web.Request) -> web.Response:
+    """OTLP spans, protobuf or JSON: 200 with the empty answer of the protocol; 400 where the body is no export."""
+    body = bytearray()
+    held = request.app[HELD]
+    is_json = request.content_type == "application/json"
+    if not is_json and request.content_type != "application/x-protobuf":
+        raise web.HTTPUnsupportedMediaType(text="write Content-Type application/x-protobuf or application/json\n")
+    try:
+        await _read(request, body, held)
+        outcome = await request.app[VIEW].push_traces(bytes(body), request.content_type)
+    finally:
+        held["bytes"] -= len(body)
+    is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
+    if is_useless:
+        raise web.HTTPBadRequest(text="no span in the body could be read: see /api/sources\n")
+    return web.Response(body=b"{}" if is_json else b"", content_type=request.content_type)
+
+
 async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> None:
     """The whole body into `body`. Raises what is answered where it is too large, too slow, broken, or one too many."""
     view = request.app[VIEW]
@@ -187,6 +205,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/api/traces/{id}", trace),
     ("GET", "/runbooks/{name}", runbook),
     ("POST", "/v1/events", push),
+    ("POST", "/v1/traces", traces),
 )
 
 

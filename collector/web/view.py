@@ -86,6 +86,10 @@ class View(Protocol):
         """Count pushed events. Returns when they are counted."""
         ...
 
+    async def push_traces(self, body: bytes, content_type: str) -> Outcome:
+        """Count the messaging spans of an OTLP export. Returns when they are counted."""
+        ...
+
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""
         ...

@@ -323,3 +323,31 @@ async def test_reading_is_not_writing(http, run) -> None:
 def test_a_manual_clock_drives_the_whole_process() -> None:
     """The clock that tests inject stands where it was put."""
     assert ManualClock(T0).monotonic() == T0
+
+
+OTLP = {"Content-Type": "application/json"}
+SPANS = json.dumps(
+    {"resourceSpans": [{"scopeSpans": [{"spans": [{
+        "kind": 5, "traceId": "ab" * 16, "spanId": "cd" * 8,
+        "startTimeUnixNano": str(int(T0) * 10**9), "endTimeUnixNano": str(int(T0 + 1) * 10**9),
+        "attributes": [{"key": "messaging.message.id", "value": {"stringValue": "77"}}],
+    }]}]}]}
+).encode()  # fmt: skip
+
+
+async def test_exported_spans_are_counted(run, http):
+    """An export is answered as OTLP says, and its spans are a trail."""
+    async with http.post(f"{run.url}/v1/traces", data=SPANS, headers=OTLP) as answer:
+        assert (answer.status, await answer.json()) == (200, {})
+    status, text = await get(http, run, "/api/tasks/77")
+    assert (status, json.loads(text)["state"]) == (200, "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status"),
+    [(b"{", "application/json", 400), (b"\xff", "application/x-protobuf", 400), (SPANS, "text/plain", 415)],
+)
+async def test_what_is_no_export_is_refused(run, http, body, content_type, status):
+    """Broken bodies are 400, other types 415; neither ends anything."""
+    async with http.post(f"{run.url}/v1/traces", data=body, headers={"Content-Type": content_type}) as answer:
+        assert answer.status == status
