@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from collector.formats import FORMATS, Decode, native
+from collector.formats import FORMATS, Decode, mapping, messages, native
 from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
@@ -35,6 +35,17 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[], Source] | None = None
 
 
+def _listed(url: SourceUrl, option: str) -> tuple[str, ...]:
+    """An option that lists things with commas."""
+    return tuple(part.strip() for part in url.options.get(option, "").split(",") if part.strip())
+
+
+def _is_messages(url: SourceUrl) -> bool:
+    """Whether what is read are messages of hand-written consumers: said so, or by what only such a source has."""
+    says = url.options.get("format") == "messages"
+    return says or any(url.options.get(option) for option in ("retry", "dead_letter", "groups"))
+
+
 def _kafka(url: SourceUrl) -> Callable[[], Source]:
     given = {
         field: url.options[option]
@@ -53,6 +64,7 @@ def _kafka(url: SourceUrl) -> Callable[[], Source]:
         name=url.name,
         servers=tuple(f"{host}:{port}" for host, port in url.hosts),
         topics=url.items,
+        groups=_listed(url, "groups"),
         start_max_age=url.start_max_age,
         username=url.options.get("sasl_username", url.user),
         password=url.secrets.get("sasl_password", url.password),
@@ -77,6 +89,7 @@ def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
             ca_file=url.options.get("ssl_cafile", ""),
         ),
         streams=url.items,
+        groups=_is_messages(url),
         start_max_age=url.start_max_age,
     )
     return lambda: RedisStreamSource(options)
@@ -117,6 +130,15 @@ def pushed(name: str = PUSHED, application: str = "", clock: ClockName = "broker
     return Feed(name=name, application=application, clock=clock, decode=decode, is_pushed=True)
 
 
+def _decode(url: SourceUrl, plug: Plug) -> Decode:
+    """How a source's records are read: by its mapping, as messages in places of a role, or in its own form."""
+    if url.mapping is not None:
+        return mapping.decoder(url.mapping)
+    if _is_messages(url):
+        return messages.decoder(_listed(url, "retry"), _listed(url, "dead_letter"))
+    return FORMATS[url.options.get("format", plug.form)].new()
+
+
 def feed(url: SourceUrl) -> Feed:
     """The feed of a configured source. One of scheme `http` sets the options of our own endpoint."""
     clock = url.clock or "broker"
@@ -127,7 +149,7 @@ def feed(url: SourceUrl) -> Feed:
         name=url.name,
         application=url.application,
         clock=clock,
-        decode=FORMATS[plug.form].new(),
+        decode=_decode(url, plug),
         is_pushed=plug.is_pushed,
         is_tailed=plug.is_tailed,
         build=plug.build(url),

@@ -17,6 +17,7 @@ from collector.documents import Duration, Place, Url, read
 from collector.documents.reader import Rest
 from collector.documents.scalars import parse_url
 from collector.documents.substitute import secret
+from collector.mappings import MappingDocument, compiled
 from collector.model.errors import Problem, ProblemsError
 from collector.model.secret import Secret
 from collector.source_urls import SourceUrl, UrlError, parse_source
@@ -98,6 +99,7 @@ class _SourceDocument(msgspec.Struct, kw_only=True):
     SHORTHAND: ClassVar[str] = "url"
     place: Place
     url: str
+    mapping: MappingDocument | None = None
     others: Rest = msgspec.field(default_factory=Rest)
 
 
@@ -188,8 +190,10 @@ def _sources(
 ) -> list[SourceUrl | None]:
     found: list[SourceUrl | None] = []
     for document in documents:
+        mapped = compiled(document.mapping, problems) if document.mapping else None
         try:
-            found.append(parse_source(document.url, document.others, partial(secret, read_file=read_file)))
+            source = parse_source(document.url, document.others, partial(secret, read_file=read_file))
+            found.append(msgspec.structs.replace(source, mapping=mapped))
         except UrlError as error:
             for key, message in error.faults:
                 place = document.place.key(key) if key else document.place.at("url")

@@ -15,6 +15,7 @@ import msgspec
 
 from collector.documents.reader import unknown
 from collector.documents.scalars import Regex, parse_duration
+from collector.formats.mapping import Mapped
 from collector.model.record import ClockName
 from collector.model.secret import Secret
 
@@ -41,6 +42,8 @@ class SourceUrl(msgspec.Struct, frozen=True, kw_only=True):
     application: str = ""
     start_max_age: float = 3600.0
     """Seconds."""
+    mapping: Mapped | None = None
+    """How its messages are read as events; None: by its format."""
 
 
 class _Option(msgspec.Struct, frozen=True):
@@ -68,6 +71,7 @@ class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _FLAG = _Option(("true", "false"))
+_FORM = _Option(("native", "messages"))
 _TEXT = _Option()
 _SECRET = _Option(is_secret=True)
 
@@ -90,6 +94,10 @@ SCHEMES: dict[str, _Scheme] = {
             "ssl_password": _SECRET,
             "ssl_check_hostname": _FLAG,
             "start": _Option(("oldest", "newest", "stop")),
+            "format": _FORM,
+            "retry": _TEXT,
+            "dead_letter": _TEXT,
+            "groups": _TEXT,
         },
     ),
     "redis-stream": _Scheme(
@@ -97,7 +105,15 @@ SCHEMES: dict[str, _Scheme] = {
         port=6379,
         database=True,
         items="streams",
-        options={"streams": _TEXT, "password": _SECRET, "tls": _FLAG, "ssl_cafile": _TEXT},
+        options={
+            "streams": _TEXT,
+            "password": _SECRET,
+            "tls": _FLAG,
+            "ssl_cafile": _TEXT,
+            "format": _FORM,
+            "retry": _TEXT,
+            "dead_letter": _TEXT,
+        },
     ),
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),

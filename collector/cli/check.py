@@ -16,6 +16,7 @@ from collector.alerting.rulefile import RuleFile
 from collector.alerting.rulefile import load as load_rules
 from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
+from collector.cli.explain import explained
 from collector.cli.ground import ground
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
@@ -31,6 +32,9 @@ Read = Callable[[str, str], RuleFile | Settings | TestFile]
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `check`."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders of YAML files, or `shipped`")
+    parser.add_argument(
+        "--explain", metavar="SAMPLE", help="a file of messages, one a line: what each `mapping` makes of them"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -65,6 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
     if problems:
         print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
         return 1
+    if arguments.explain:
+        return explained(arguments.explain, [one for one in whole if isinstance(one, Settings)])
     print(f"{len(files) - len(passed_over)} files, no problem")
     return 0
 

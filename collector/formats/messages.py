@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from collector.formats.conventions import Hop, Role, attempt_before, hop, role_of
-from collector.formats.decoded import LONGEST_BODY, Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
 from collector.formats.groups import KafkaGroups, Moved, RedisGroups
 from collector.formats.spelling import event_of, readable
 from collector.model.event import KINDS, Event
@@ -234,7 +234,7 @@ def _is_message(content: Mapping[str, Any]) -> bool:
     return bool(content) and content.get("kind") not in KINDS and "task_id" not in content and "event" not in content
 
 
-def decoder(retry: tuple[str, ...] = (), dead_letter: tuple[str, ...] = ()) -> Any:
+def decoder(retry: tuple[str, ...] = (), dead_letter: tuple[str, ...] = ()) -> Decode:
     """A decoder that tells roles by these globs over topics or streams; without any, by what they are called."""
     return _Decoder(retry, dead_letter).decode
 

@@ -6,6 +6,10 @@ reading goes on. Notices new topics and partitions by itself. Never creates a to
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -20,7 +24,7 @@ from aiokafka.errors import (
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.record import Intake
-from collector.sources import kafka_client, kafka_records
+from collector.sources import kafka_client, kafka_groups, kafka_records
 from collector.sources.kafka_client import KafkaOptions
 from collector.sources.kafka_tail import Tail
 
@@ -56,13 +60,30 @@ class KafkaSource:
                 # It says that no server could be used, but not why.
                 asked = kafka_records.knock(consumer)
                 raise await kafka_client.within(options.deadline, asked, f"{servers}: no answer") or error from error
-            await Tail(options, self._clock, consumer, intake).follow()
+            reading = Tail(options, self._clock, consumer, intake).follow()
+            if options.groups:
+                await _together(reading, kafka_groups.follow(options, self._clock, intake))
+            else:
+                await reading
         except _REFUSED as error:
             raise SourceError(f"{servers}: {_text(error)}", retryable=False) from error
         except (KafkaError, OSError) as error:
             raise SourceError(f"{servers}: {_text(error)}") from error
         finally:
             await kafka_client.close(consumer)
+
+
+async def _together(*running: Coroutine[Any, Any, None]) -> None:
+    """Until the first one fails: its error is raised, and none is left behind."""
+    tasks = [asyncio.ensure_future(one) for one in running]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _text(error: Exception) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Awaitable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.helpers import create_ssl_context
 
 from collector.model.errors import SourceError
@@ -20,7 +21,7 @@ T = TypeVar("T")
 _FETCH_WAIT_MS = 500
 _METADATA_MS = 5_000
 _MEGABYTE = 1 << 20
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 
 
 class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,8 @@ class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How far back reading starts where there is no position, seconds; None: from the oldest record."""
     out_of_range: Literal["oldest", "newest", "stop"] = "oldest"
     """Where reading goes on when the broker no longer has the position."""
+    groups: tuple[str, ...] = ()
+    """Consumer groups of others whose committed offsets are asked every second."""
     chunk: int = 1000
     """Records per batch, at most."""
     check_crcs: bool = False
@@ -55,10 +58,8 @@ class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def build(options: KafkaOptions) -> AIOKafkaConsumer:
     """A consumer without a group that commits nothing; not started. Raises SourceError for unusable TLS files."""
-    secret = options.password
     return AIOKafkaConsumer(
-        bootstrap_servers=list(options.servers),
-        client_id="tasktrail",
+        **_connection(options),
         group_id=None,
         enable_auto_commit=False,
         auto_offset_reset="none",
@@ -67,14 +68,27 @@ def build(options: KafkaOptions) -> AIOKafkaConsumer:
         fetch_max_wait_ms=_FETCH_WAIT_MS,
         fetch_max_bytes=16 * _MEGABYTE,
         max_partition_fetch_bytes=_MEGABYTE,
-        request_timeout_ms=int(options.deadline * 1000),
-        metadata_max_age_ms=_METADATA_MS,
-        security_protocol=options.security,
-        ssl_context=_tls(options) if options.security.endswith("SSL") else None,
-        sasl_mechanism=options.sasl_mechanism,
-        sasl_plain_username=options.username or None,
-        sasl_plain_password=secret.reveal() if secret is not None else None,
     )
+
+
+def admin(options: KafkaOptions) -> AIOKafkaAdminClient:
+    """A client that asks what others have committed; not started. Raises SourceError for unusable TLS files."""
+    return AIOKafkaAdminClient(**_connection(options))
+
+
+def _connection(options: KafkaOptions) -> dict[str, Any]:
+    secret = options.password
+    return {
+        "bootstrap_servers": list(options.servers),
+        "client_id": "tasktrail",
+        "request_timeout_ms": int(options.deadline * 1000),
+        "metadata_max_age_ms": _METADATA_MS,
+        "security_protocol": options.security,
+        "ssl_context": _tls(options) if options.security.endswith("SSL") else None,
+        "sasl_mechanism": options.sasl_mechanism,
+        "sasl_plain_username": options.username or None,
+        "sasl_plain_password": secret.reveal() if secret is not None else None,
+    }
 
 
 def _tls(options: KafkaOptions) -> ssl.SSLContext:
@@ -106,7 +120,7 @@ async def close(consumer: AIOKafkaConsumer) -> None:
     A consumer whose fetcher has failed does not get as far as its connections; those are closed for it.
     """
     stop = asyncio.ensure_future(consumer.stop())
-    await asyncio.wait([stop], timeout=_CLOSE_SECONDS)
+    await asyncio.wait([stop], timeout=CLOSE_SECONDS)
     if not stop.done() or stop.cancelled() or stop.exception() is not None:
         stop.cancel()
         kafka_records.abandon(consumer)

@@ -17,11 +17,13 @@ from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.event import EARLIEST
 from collector.model.record import BODY_FIELDS, Batch, Gap, Intake, Receipt
+from collector.sources import redis_groups
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 _BLOCK_MS = 1000
 _MARGIN = 5.0  # seconds that an answer may take beyond the blocking
 _LOOK = 5.0  # seconds between looks at a stream's state; 1 s while it is read behind its end
+_GROUPS = 1.0  # seconds between questions about consumer groups
 _START = (0, 0)
 _BODY_NAMES = frozenset(name.encode() for name in BODY_FIELDS)
 _OPENINGS = frozenset(b'{["') | frozenset(range(0x80, 0xA0)) | frozenset({0xDC, 0xDD, 0xDE, 0xDF})
@@ -36,6 +38,8 @@ class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address: RedisAddress
     streams: tuple[str, ...]
+    groups: bool = False
+    """Whether to look every second at what the consumer groups of the streams are doing."""
     start_max_age: float | None = 3600.0
     """How far back reading starts where there is no position, seconds; None: from the oldest entry."""
     count: int = 1000
@@ -99,6 +103,7 @@ class _Tail:
         self._intake = intake
         self._streams: dict[bytes, _Stream] = {}
         self._detail = ""
+        self._asked_at = -1e9
 
     async def follow(self) -> None:
         for name in self._options.streams:
@@ -114,6 +119,8 @@ class _Tail:
                 for key, stream in self._streams.items()
                 if self._clock.monotonic() - stream.looked_at >= (1.0 if key in behind else _LOOK)
             )
+            if self._options.groups and self._clock.monotonic() - self._asked_at >= _GROUPS:
+                await self._ask_groups()
             await asyncio.sleep(0)
 
     # Where to read
@@ -231,6 +238,26 @@ class _Tail:
             seconds=_BLOCK_MS / 1000 + _MARGIN,
         )
         return dict(reply or ())
+
+    async def _ask_groups(self) -> None:
+        """Hand over what the groups of each stream are doing; along a backlog it would be in the wrong place."""
+        self._asked_at = self._clock.monotonic()
+        for stream in self._streams.values():
+            said = await redis_groups.groups(self._connection, stream.key) if stream.is_head else None
+            if said is not None:
+                about = {"db": self._options.address.database, "key": stream.name, "type": "stream"}
+                await self._intake.take(
+                    Batch(
+                        source=self._options.name,
+                        place=stream.name,
+                        bodies=[msgspec.json.encode(said)],
+                        receipts=[_text(stream.position)],
+                        received_at=self._clock.now(),
+                        tap="redis-key",
+                        about=[about],
+                        is_head=True,
+                    )
+                )
 
     async def _take(self, stream: _Stream, entries: Sequence[Any], *, is_head: bool) -> None:
         tick = self._clock.monotonic()
