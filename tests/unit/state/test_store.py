@@ -1,0 +1,172 @@
+"""The state file: what was promised is on the disk, whatever happens to the process, the disk or the file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from collector.model.errors import TasktrailError
+from collector.state import store as stores
+from collector.state.directory import Lock, chosen
+from collector.state.store import FILE, open_store
+
+PUT = "INSERT OR REPLACE INTO acks VALUES (?, ?)"
+
+
+def acks(directory: Path) -> dict[str, bytes]:
+    """What is in the file."""
+    connection = sqlite3.connect(directory / FILE)
+    rows = dict(connection.execute("SELECT fingerprint, value FROM acks"))
+    connection.close()
+    return rows
+
+
+async def test_what_is_durable_can_be_read_by_another(tmp_path):
+    """Statements are written in order; `durable` returns when they are there for everyone."""
+    store = open_store(tmp_path, "x")
+    for number in range(500):
+        store.put(PUT, f"{number % 100}", f"{number}".encode())
+    assert await store.durable()
+    assert acks(tmp_path) == {f"{number % 100}": f"{number}".encode() for number in range(400, 500)}
+    assert store.rows("SELECT count(*) FROM acks") == [(100,)]
+    assert store.close()
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from collector.state.store import open_store
+async def main():
+    store = open_store(Path(sys.argv[1]), "x")
+    number = 0
+    while True:
+        store.put("INSERT OR REPLACE INTO acks VALUES (?, ?)", str(number), b"x" * 100)
+        if number % 7 == 0 and await store.durable():
+            print(number, flush=True)
+        number += 1
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.2, 0.4])
+def test_nothing_that_was_promised_is_lost_by_a_kill(tmp_path, seconds):
+    """Whatever was said to be durable before `kill -9` is there after it, and the file is whole."""
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        first = process.stdout.readline()
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        promised = [int(line) for line in (first + process.stdout.read()).splitlines()]
+    store = open_store(tmp_path, "x")
+    assert store.health.set_aside == ""
+    found = {int(key) for (key,) in store.rows("SELECT fingerprint FROM acks")}
+    assert found >= set(range(promised[-1] + 1))
+    store.close()
+
+
+async def test_a_disk_that_takes_nothing_is_said_and_made_good(tmp_path, monkeypatch):
+    """While the file is locked for writing nothing is called durable; what waited is there once it can be written."""
+    monkeypatch.setattr(stores, "RETRY_SECONDS", 0.05)
+    store = open_store(tmp_path, "x")
+    blocker = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    store.put(PUT, "1", b"a")
+    assert not await store.durable(seconds=0.2)
+    deadline = time.monotonic() + 20
+    while store.health.is_durable and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not store.health.is_durable
+    assert "locked" in store.health.error
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert await store.durable(seconds=20)
+    assert (store.health.is_durable, store.health.waiting) == (True, 0)
+    assert acks(tmp_path) == {"1": b"a"}
+    store.close()
+
+
+async def test_what_waits_for_a_disk_is_bounded_and_its_loss_counted(tmp_path, monkeypatch):
+    """Beyond the bound the oldest go, each counted, and nobody is told that they are durable."""
+    monkeypatch.setattr(stores, "MOST_WAITING", 2000)
+    monkeypatch.setattr(stores, "RETRY_SECONDS", 0.05)
+    store = open_store(tmp_path, "x")
+    blocker = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    store.put(PUT, "first", b"")
+    await asyncio.sleep(0.1)  # it is under way
+    for number in range(50):
+        store.put(PUT, str(number), b"x" * 100)
+    assert store.health.lost > 30
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    await store.durable(seconds=20)
+    assert {"first", "49"} <= acks(tmp_path).keys()
+    assert len(acks(tmp_path)) == 51 - store.health.lost
+    store.close()
+
+
+def test_a_damaged_file_is_set_aside_and_read_as_far_as_it_goes(tmp_path):
+    """The daemon comes up with every row that could be read, and the damaged file is kept for people."""
+    store = open_store(tmp_path, "x")
+    for number in range(2000):
+        store.put(PUT, f"{number:05}", b"v" * 200)
+    store.close()
+    path = tmp_path / FILE
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 5000] = os.urandom(5000)
+    path.write_bytes(content)
+    again = open_store(tmp_path, "20300101")
+    assert again.health.set_aside == "state.db.damaged-20300101"
+    assert again.rows("SELECT count(*) FROM acks")[0][0] > 1000
+    assert (tmp_path / "state.db.damaged-20300101").stat().st_size == len(content)
+    again.close()
+
+
+def test_what_is_no_database_is_set_aside(tmp_path):
+    """A file of something else is not written over."""
+    (tmp_path / FILE).write_bytes(b"not a database" * 100)
+    store = open_store(tmp_path, "x")
+    assert store.health.set_aside
+    assert store.rows("SELECT count(*) FROM acks") == [(0,)]
+    store.close()
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path):
+    """Rather than misread."""
+    connection = sqlite3.connect(tmp_path / FILE)
+    connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    with pytest.raises(TasktrailError, match="newer version"):
+        open_store(tmp_path, "x")
+
+
+def test_a_directory_belongs_to_one_daemon(tmp_path):
+    """The second one is told who has it; after the first has ended it is free."""
+    first = Lock(tmp_path)
+    with pytest.raises(TasktrailError, match=f"pid {os.getpid()}"):
+        Lock(tmp_path)
+    first.close()
+    Lock(tmp_path).close()
+
+
+def test_the_directory_is_the_first_place_that_is_given(tmp_path):
+    """Configured, then systemd's, then the user's own, which is made; `none` is none."""
+    environ = {"STATE_DIRECTORY": f"{tmp_path}/s:{tmp_path}/t", "XDG_STATE_HOME": f"{tmp_path}/x"}
+    assert chosen("none", environ) is None
+    assert chosen(f"{tmp_path}/a/b", environ) == tmp_path / "a/b"
+    assert chosen(None, environ) == tmp_path / "s"
+    assert all((tmp_path / name).is_dir() for name in ("a/b", "s"))
+
+
+def test_a_place_that_cannot_be_written_says_what_to_do(tmp_path):
+    """And names the way without a directory."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TasktrailError, match="--state none"):
+        chosen(str(tmp_path / "file" / "below"), {})
