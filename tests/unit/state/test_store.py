@@ -80,7 +80,7 @@ async def test_a_disk_that_takes_nothing_is_said_and_made_good(tmp_path, monkeyp
     store.put(PUT, "1", b"a")
     assert not await store.durable(seconds=0.2)
     deadline = time.monotonic() + 20
-    while store.health.is_durable and time.monotonic() < deadline:
+    while store.health.is_durable and time.monotonic() < deadline:  # noqa: ASYNC110 no event tells of it
         await asyncio.sleep(0.05)
     assert not store.health.is_durable
     assert "locked" in store.health.error
