@@ -18,14 +18,16 @@ from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
 from collector.cli.explain import explained
 from collector.cli.ground import ground
+from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
 from collector.ruletesting import rules_of
 from collector.settings import Settings
 from collector.settings import load as load_settings
+from collector.taskfile import load as load_contracts
 
-Read = Callable[[str, str], RuleFile | Settings | TestFile]
+Read = Callable[[str, str], RuleFile | Settings | TestFile | Contracts]
 """Path and text to what a file says. Raises ProblemsError."""
 
 
@@ -42,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
     named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
-    whole: list[RuleFile | Settings | TestFile] = []
+    whole: list[RuleFile | Settings | TestFile | Contracts] = []
     passed_over: list[str] = []
     for file in files:
         try:
@@ -75,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(whole: list[RuleFile | Settings | TestFile]) -> Iterator[Problem]:
+def _findings(whole: list[RuleFile | Settings | TestFile | Contracts]) -> Iterator[Problem]:
     """What is found in rule files that have no problem by themselves."""
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
@@ -116,7 +118,7 @@ KINDS: tuple[tuple[str, str, Read | None], ...] = (
     ("evaluation_interval", "unit tests of rules", _tests),
     ("route", "route files", None),
     ("receivers", "route files", None),
-    ("defaults", "task contracts", None),
+    ("defaults", "task contracts", load_contracts),
 )
 
 
@@ -127,6 +129,8 @@ def _kind_of(text: str) -> tuple[str, Read | None]:
     except (yaml.YAMLError, RecursionError):
         return "rule files", _rules
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    if any(key.value == "tasks" and isinstance(value, yaml.SequenceNode) for key, value in pairs):
+        return "task contracts", load_contracts  # in a configuration it is the path of such a file
     keys = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
     if keys.isdisjoint(Settings.__struct_fields__):
         # a key that is misspelt is still a sign of what was meant
