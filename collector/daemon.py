@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.budget import BETWEEN_SLOTS
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
@@ -28,7 +29,7 @@ from collector.series.expose import families
 from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
-from collector.ticker import BETWEEN_SLOTS, target
+from collector.ticker import target
 from collector.web.exposition import pieces
 
 STEP = 0.005
@@ -150,11 +151,7 @@ class Daemon:
                 telemetry.source_seen(axis.name, axis.totals.read)
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
-        telemetry.sizes(
-            len(pipeline.stitcher),
-            {**pipeline.stitcher.evictions, **pipeline.store.evictions},
-            pipeline.ticker.slots_missed,
-        )
+        telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
         for name, labels, value in telemetry.samples():
             pipeline.store.put(name, labels, now, value)
 
