@@ -23,7 +23,7 @@ from collector.intake import Lane
 from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.errors import ProblemsError
-from collector.model.record import Outcome
+from collector.model.record import Outcome, Refusals
 from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.series.store import Store
@@ -225,14 +225,14 @@ class Daemon:
         """A runbook page."""
         return self._pages.get(name)
 
-    async def push(self, body: bytes, content_type: str) -> Outcome:
-        """Count pushed events."""
+    async def push(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count pushed events; what became of them, and what could not be used."""
         lane = self.pushed_to()
-        total = Outcome()
+        total, refusals = Outcome(), Refusals()
         # One place for all peers: a pushed event is at its head when it has been counted.
         for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
-            total.add(await lane.take(batch))
-        return total
+            total.add(await lane.take(batch, refusals))
+        return total, refusals
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
-from collector.model.record import Batch, Outcome
+from collector.model.record import Batch, Outcome, Refusal, Refusals
 from collector.model.secret import mask
 from collector.series.observe import observe
 from collector.series.store import Store
@@ -61,9 +61,15 @@ class Ingest:
         self._out = Transitions()
         self._axis: Axis | None = None
         """Whose transitions wait in `_out`."""
+        self._refusals: Refusals | None = None
+        """Who wants to hear what is rejected of the batch under way."""
 
-    def count(self, axis: Axis, decode: Decode, batch: Batch, now: float) -> Outcome:
-        """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record."""
+    def count(self, axis: Axis, decode: Decode, batch: Batch, now: float, refusals: Refusals | None = None) -> Outcome:
+        """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record.
+
+        What cannot be used is added to `refusals` too, where somebody waits for an answer; receipts count from 1 then.
+        """
+        self._refusals = refusals
         decoded = decode(batch)
         events = decoded.events
         ats = axis.times(batch, events, decoded.sources, now)
@@ -133,6 +139,7 @@ class Ingest:
 
     def refuse(self, axis: Axis, place: str, beginning: bytes, reject: Reject, at: float) -> None:
         """Count a record of which no more than the beginning is there."""
+        self._refusals = None
         batch = Batch(source=axis.name, place=place, bodies=[beginning], receipts=[0], received_at=at)
         self._reject(axis, batch, reject)
         outcome = Outcome(read=1, malformed=1)
@@ -140,6 +147,9 @@ class Ingest:
         self._telemetry.batch_counted(axis.name, outcome)
 
     def _reject(self, axis: Axis, batch: Batch, reject: Reject, trace: str = "") -> None:
+        if self._refusals is not None:
+            index = int(batch.receipts[reject.index]) - 1
+            self._refusals.add(Refusal(index, reject.reason, mask(reject.detail)))
         # What our own code says of a failure may quote the event.
         self._telemetry.record_rejected(
             Rejected(
