@@ -69,6 +69,7 @@ def limits(settings: Settings) -> Limits:
         grace=settings.grace,
         series=bounds.series,
         idle_seconds=bounds.series_idle,
+        celery_exporter=settings.compat == "celery-exporter",
     )
 
 

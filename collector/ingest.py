@@ -80,6 +80,9 @@ class Ingest:
             if axis is not self._axis:
                 self.observe()
                 self._axis = axis
+            if self._out.notes is None and self._store.hosts.families:
+                self.observe()
+                self._out.notes = []
             try:
                 counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on

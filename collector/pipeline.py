@@ -65,6 +65,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 5.0
     rows: int = 10_000
     series: int = 100_000
+    celery_exporter: bool = False
+    """Whether celery-exporter's names are counted from the beginning, and shown on /metrics."""
     idle_seconds: float = 90_000.0
 
 
@@ -100,6 +102,9 @@ class Pipeline:
         self.errors = Errors()
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
+        if limits.celery_exporter:
+            self.store.count_by_host()
+            self.store.hosts.is_exposed = True
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
         self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
