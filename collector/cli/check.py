@@ -21,6 +21,7 @@ from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
 from collector.ruletesting import rules_of
+from collector.series.celery import UNMEASURED
 from collector.settings import Settings
 from collector.settings import load as load_settings
 
@@ -65,6 +66,8 @@ def main(arguments: argparse.Namespace) -> int:
     if problems:
         print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
         return 1
+    for line in _remarks(whole):
+        print(line)
     print(f"{len(files) - len(passed_over)} files, no problem")
     return 0
 
@@ -74,6 +77,19 @@ def _findings(whole: list[RuleFile | Settings | TestFile]) -> Iterator[Problem]:
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
     return findings(rule_files, ground(rule_files, labels))
+
+
+def _remarks(whole: list[RuleFile | Settings | TestFile]) -> Iterator[str]:
+    """What is no mistake of the file, but keeps a rule silent: names that are known and that nothing measures yet."""
+    for file in whole:
+        for group in file.groups if isinstance(file, RuleFile) else ():
+            for rule in group.rules:
+                for name in sorted({selector.name or "" for selector in rule.expr.selectors} & UNMEASURED):
+                    message = (
+                        f"remark: nothing measures `{name}` in this version: it is absent, never 0, "
+                        f"and what `{rule.name}` says of it stays silent"
+                    )
+                    yield str(rule.place.at("expr").content().problem(message))
 
 
 def _files(path: str) -> list[Path]:

@@ -8,7 +8,7 @@ sum over hosts is always what our own metric says. Hosts are capped: those beyon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from collector.model.labels import Labels
 from collector.series import celery
 from collector.series.buckets import KEY_BITS
 from collector.series.catalogue import Catalogue, Family
-from collector.series.window import Array, Pending
+from collector.series.window import NEVER, Array, Pending
 from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.transitions import FACT_CODE, MEASURES, STRIDE
 
@@ -88,6 +88,10 @@ class Hosts:
             sources = np.array([base.members.columns[place] for place in places], np.int64)
             targets = [self._make(own, base.members.labels[place], _NO_HOST, version) for place in places]
             self._take_over(sources, np.array(targets, np.int64), observations if is_histogram else facts, is_histogram)
+        counters = list(self._by_code.values())
+        for family in () if is_histogram else counters:
+            for labels in list(family.members.labels):
+                self._show(labels, family, counters if family is own else [own], version)
         return own
 
     def _take_over(self, sources: Array, targets: Array, waiting: Pending, is_histogram: bool) -> None:  # noqa: FBT001
@@ -148,7 +152,23 @@ class Hosts:
             labels = catalogue.labels_of(OVERFLOW, OVERFLOW, source, OVERFLOW if family.metric.by_error else "")
             host = _OTHER_HOST
             place = family.members.places.get(self._theirs(family, labels, host))
-        return self._make(family, labels, host, version) if place is None else family.members.columns[place]
+        column = self._make(family, labels, host, version) if place is None else family.members.columns[place]
+        if family.metric.type == "counter":
+            self._show(self._theirs(family, labels, host), family, self._by_code.values(), version)
+        return column
+
+    def _show(self, labels: Labels, own: Family, families: Iterable[Family], version: int) -> None:
+        """Let other counters than its own be there at 0 for a label set, as the exporter does: its rules add them."""
+        plain = tuple(pair for pair in labels if pair[0] != celery.LABELS["error"])
+        for family in families:
+            if family is own:
+                continue
+            is_there = plain in family.members.places or (
+                not family.metric.by_error and labels in family.members.places
+            )
+            if not is_there and family.metric.feeds[0] != "sent" and not self._catalogue.is_full:
+                family.members.add(plain, self._catalogue.counts.allocate(version, -NEVER))
+                self._catalogue.size += 1
 
     def _theirs(self, family: Family, labels: Labels, host: int) -> Labels:
         return celery.theirs(labels, by_error=family.metric.by_error, host=self._hosts[host])

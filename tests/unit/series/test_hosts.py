@@ -48,9 +48,27 @@ def test_facts_and_durations_are_told_apart_by_host(fleet):
     fleet.flush()
     fleet.store.advance(T0 + 1)
     assert fleet.value("celery_task_started_total") == {labels("one"): 2, labels("two"): 1, labels("None"): 1}
-    assert fleet.value("celery_task_failed_total") == {labels("two", exception="E"): 1}
+    assert fleet.value("celery_task_failed_total", exception="E") == {labels("two", exception="E"): 1}
     assert fleet.value("celery_task_runtime_count") == {labels("one"): 1}
     assert fleet.increase("celery_task_started_total", T0, T0 + 1, hostname="one") == [2]
+
+
+@pytest.mark.parametrize("is_named_first", [True, False])
+def test_other_counters_are_there_at_0(fleet, is_named_first):
+    """Where a label set has failed and never succeeded, the successes are 0 and not absent: rules add the two up."""
+    if is_named_first:
+        fleet.store.count_by_host()
+    counted(fleet, "failed", T0 + 1, "a@one", error="E")
+    fleet.store.count_by_host()
+    fleet.store.advance(T0 + 1)
+    host = "one" if is_named_first else "None"
+    assert fleet.value("celery_task_succeeded_total") == {labels(host): 0}
+    assert fleet.increase("celery_task_succeeded_total", T0 - 300, T0 + 1) == [0]
+    assert not fleet.store.born(fleet.one("celery_task_succeeded_total")).any()
+    assert fleet.store.select("celery_task_sent_total", ()) == ()
+    counted(fleet, "succeeded", T0 + 2, "a@one")
+    fleet.store.advance(T0 + 2)
+    assert fleet.value("celery_task_succeeded_total")[labels("one")] == 1
 
 
 @pytest.mark.parametrize("seed", range(6))
