@@ -1,8 +1,8 @@
 """celery-exporter's names for what trails feed, so that its rules and dashboards run as they are.
 
-Two things differ from the exporter: `source` stays, because it keeps series apart; and run times are of all ends, not
-of successes only. How they are counted by host: `hosts.py`. The exporter's gauges of queues and workers answer nothing:
-their facts do not come from trails, and what is not measured is absent, never 0.
+They have a label `source` besides, because it keeps series apart. How they are counted by host: `hosts.py`. The
+exporter's gauges of queues and workers answer nothing: their facts do not come from trails, and what is not measured is
+absent, never 0.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 They are columns of their own in the same banks, made when a rule, a query or the configuration first names a metric of
 the exporter. What was counted until then is taken over under the host `None`, as is what no worker is named for; so the
-sum over hosts is always what our own metric says. Hosts are capped: those beyond are counted as one.
+sum over hosts is always what our own counter says. Run times are those of successes, as the exporter has them, but for
+what was taken over, which is of all ends. Hosts are capped: those beyond are counted as one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collector.series.buckets import KEY_BITS
 from collector.series.catalogue import Catalogue, Family
 from collector.series.window import NEVER, Array, Pending
 from collector.trail.rows import OVERFLOW, Errors, Rows
-from collector.trail.transitions import FACT_CODE, MEASURES, STRIDE
+from collector.trail.transitions import FACT_CODE, MEASURES, RUN, STRIDE
 
 MOST_HOSTS = 200
 _NO_HOST, _OTHER_HOST = 0, 1
@@ -119,13 +120,17 @@ class Hosts:
         return found
 
     def measured(self, codes: Array, hosts: Array, version: int) -> Array:
-        """Columns of `histograms` for codes of measures and hosts; -1 for measures that nobody named."""
+        """Columns of `histograms` for codes of measures and hosts; -1 for measures that nobody named.
+
+        A host's complement says that the event was a failure: the exporter's run times are those of successes.
+        """
         found = np.full(len(codes), -1, np.int64)
         for measure, family in self._by_measure.items():
-            mine = np.flatnonzero(codes % len(MEASURES) == measure)
+            mine = np.flatnonzero((codes % len(MEASURES) == measure) & ((hosts >= 0) | (measure != RUN)))
             if len(mine):
-                rows = codes[mine] // len(MEASURES)
-                found[mine] = self._found(family, rows, hosts[mine], [0] * len(mine), measure, version)
+                rows, at = codes[mine] // len(MEASURES), hosts[mine]
+                at = np.where(at < 0, ~at, at)
+                found[mine] = self._found(family, rows, at, [0] * len(mine), measure, version)
         return found
 
     def _found(  # noqa: PLR0913, PLR0917 - the parts of a series' identity

@@ -78,7 +78,7 @@ def observe(out: Transitions, store: Store) -> tuple[Array, Array] | None:
     if not out.measures:
         return None
     measures, seconds = _whole(out.measures), _real(out.seconds)
-    of_measures = None if hosts is None else hosts.of(2, len(seconds))
+    of_measures = None if hosts is None else hosts.of_measures(len(seconds), len(out.errors))
     store.measure(measures, seconds, _real(out.measured_ats), of_measures)
     return measures, seconds
 
@@ -98,6 +98,12 @@ class _Hosts:
         if len(begins):
             found[begins[0] :] = self._hosts.repeat(np.diff(np.append(begins, length)))
         return found if again is None else np.concatenate((found, found.take(again)))
+
+    def of_measures(self, length: int, errors: int) -> Array:
+        """The host of each measure; its complement where the event was a failure, whose run the exporter leaves out."""
+        failed = np.diff(np.append(self._begins[:, 1], errors)) > 0
+        self._hosts = np.where(failed, ~self._hosts, self._hosts)
+        return self.of(2, length)
 
 
 # `fromiter` knows the length and the type; `np.array` looks at everything twice.

@@ -53,6 +53,21 @@ def test_facts_and_durations_are_told_apart_by_host(fleet):
     assert fleet.increase("celery_task_started_total", T0, T0 + 1, hostname="one") == [2]
 
 
+def test_run_times_are_those_of_successes(fleet):
+    """The run of a try that failed is in our own histogram and not in the exporter's; a wait always is."""
+    fleet.store.count_by_host()
+    for error, seconds in ((None, 1.0), ("E", 5.0)):
+        fleet.noted("a@one")
+        fleet.fact("failed" if error else "succeeded", T0 + 1, error=error)
+        fleet.measured("run", seconds, T0 + 1)
+        fleet.measured("wait", seconds, T0 + 1)
+    fleet.flush()
+    fleet.store.advance(T0 + 1)
+    assert fleet.value("celery_task_runtime_sum") == {labels("one"): 1}
+    assert fleet.value("celery_task_queue_wait_time_sum") == {labels("one"): 6}
+    assert list(fleet.value("task_run_seconds_sum").values()) == [6]
+
+
 @pytest.mark.parametrize("is_named_first", [True, False])
 def test_other_counters_are_there_at_0(fleet, is_named_first):
     """Where a label set has failed and never succeeded, the successes are 0 and not absent: rules add the two up."""
@@ -84,10 +99,12 @@ def test_the_sum_over_hosts_is_what_we_count(seed):
             fleet.store.count_by_host()
         for _ in range(chance.randrange(4)):
             at = T0 + second + chance.uniform(-20, 5)
-            fleet.noted(chance.choice([None, "a@one", "a@two"]))
+            worker = chance.choice([None, "a@one", "a@two"])
+            fleet.noted(worker)
             task = chance.choice("tu")
             fleet.fact("started", at, task=task)
             fleet.fact("failed", at, task=task, error=chance.choice("EF"))
+            fleet.noted(worker)
             fleet.measured("run", chance.lognormvariate(0, 1), at, task=task)
             fleet.flush()
         fleet.store.advance(T0 + second)
