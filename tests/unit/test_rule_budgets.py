@@ -78,6 +78,7 @@ def bench(monkeypatch) -> Bench:
 
 def test_a_slow_group_misses_slots_and_says_so(bench, caplog) -> None:
     """A group that takes three times its interval is evaluated seldom; every slot it misses is counted and named."""
+    caplog.set_level("WARNING", "tasktrail")
     bench.costs = {"Slow": 3.0}
     bench.until(120)
     slots = bench.instants("Slow")

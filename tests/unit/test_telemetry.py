@@ -126,6 +126,7 @@ def test_sizes_are_as_they_are() -> None:
 
 def test_missed_slots_are_said_once_and_counted(caplog) -> None:
     """A rule that is left out at slots is named in the log once for each reason, and counted for ever."""
+    caplog.set_level("WARNING", "tasktrail")
     telemetry = Telemetry()
     telemetry.slots_missed("g", ["Slow"], "slow")
     telemetry.slots_missed("g", ["Slow"], "slow")
