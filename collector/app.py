@@ -69,6 +69,7 @@ def limits(settings: Settings) -> Limits:
         grace=settings.grace,
         series=bounds.series,
         idle_seconds=bounds.series_idle,
+        celery_exporter=settings.compat == "celery-exporter",
     )
 
 
@@ -112,7 +113,7 @@ async def run(
         receivers={"default": [Receiver(target.name) for target in targets]},
         wording=Wording(external_url=settings.external_url or "", runbooks=pages),
         external_labels=settings.external_labels,
-        monotonic=clock.monotonic,
+        cpu=clock.cpu,
     )
     delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
     daemon = Daemon(pipeline, delivery, clock, pages, read_rules)

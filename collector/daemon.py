@@ -13,6 +13,7 @@ from typing import Any
 
 from prometheus_client.metrics_core import Metric
 
+from collector.alerting.budget import BETWEEN_SLOTS
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
@@ -22,13 +23,13 @@ from collector.intake import Lane
 from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.errors import ProblemsError
-from collector.model.record import Batch, Outcome
+from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
-from collector.ticker import BETWEEN_SLOTS, target
+from collector.ticker import target
 from collector.web.exposition import pieces
 
 STEP = 0.005
@@ -150,11 +151,7 @@ class Daemon:
                 telemetry.source_seen(axis.name, axis.totals.read)
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
-        telemetry.sizes(
-            len(pipeline.stitcher),
-            {**pipeline.stitcher.evictions, **pipeline.store.evictions},
-            pipeline.ticker.slots_missed,
-        )
+        telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
         for name, labels, value in telemetry.samples():
             pipeline.store.put(name, labels, now, value)
 
@@ -228,14 +225,14 @@ class Daemon:
         """A runbook page."""
         return self._pages.get(name)
 
-    async def push(self, body: bytes, content_type: str) -> Outcome:
-        """Count pushed events."""
+    async def push(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count pushed events; what became of them, and what could not be used."""
         lane = self.pushed_to()
-        total = Outcome()
+        total, refusals = Outcome(), Refusals()
         # One place for all peers: a pushed event is at its head when it has been counted.
         for batch in batches(split(body, content_type), source=lane.axis.name, place=PLACE, received_at=self.now()):
-            total.add(await lane.take(batch))
-        return total
+            total.add(await lane.take(batch, refusals))
+        return total, refusals
 
     async def push_traces(self, body: bytes, content_type: str) -> Outcome:
         """Count the messaging spans of an OTLP export."""

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
-from collector.model.record import Batch, Outcome
+from collector.model.record import Batch, Outcome, Refusal, Refusals
 from collector.model.secret import mask
 from collector.series.observe import observe
 from collector.series.store import Store
@@ -64,9 +64,15 @@ class Ingest:
         self._out = Transitions()
         self._axis: Axis | None = None
         """Whose transitions wait in `_out`."""
+        self._refusals: Refusals | None = None
+        """Who wants to hear what is rejected of the batch under way."""
 
-    def count(self, axis: Axis, decode: Decode, batch: Batch, now: float) -> Outcome:
-        """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record."""
+    def count(self, axis: Axis, decode: Decode, batch: Batch, now: float, refusals: Refusals | None = None) -> Outcome:
+        """Make a batch part of the state. `now` bounds axis times (infinity in a replay). Never raises for a record.
+
+        What cannot be used is added to `refusals` too, where somebody waits for an answer; receipts count from 1 then.
+        """
+        self._refusals = refusals
         decoded = decode(batch)
         events = decoded.events
         ats = axis.times(batch, events, decoded.sources, now)
@@ -78,6 +84,9 @@ class Ingest:
             if axis is not self._axis:
                 self.observe()
                 self._axis = axis
+            if self._out.notes is None and self._store.hosts.families:
+                self.observe()
+                self._out.notes = []
             try:
                 if decoded.channels is None:
                     counts = self._stitcher.stitch(axis.name, axis.application, events, ats, self._out)
@@ -157,6 +166,7 @@ class Ingest:
 
     def refuse(self, axis: Axis, place: str, beginning: bytes, reject: Reject, at: float) -> None:
         """Count a record of which no more than the beginning is there."""
+        self._refusals = None
         batch = Batch(source=axis.name, place=place, bodies=[beginning], receipts=[0], received_at=at)
         self._reject(axis, batch, reject)
         outcome = Outcome(read=1, malformed=1)
@@ -164,6 +174,9 @@ class Ingest:
         self._telemetry.batch_counted(axis.name, outcome)
 
     def _reject(self, axis: Axis, batch: Batch, reject: Reject, trace: str = "") -> None:
+        if self._refusals is not None:
+            index = int(batch.receipts[reject.index]) - 1
+            self._refusals.add(Refusal(index, reject.reason, mask(reject.detail)))
         # What our own code says of a failure may quote the event.
         self._telemetry.record_rejected(
             Rejected(

@@ -15,7 +15,7 @@ from collector.formats import Decode, Reject
 from collector.ingest import Ingest, chunks
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
-from collector.model.record import Batch, Gap, Outcome, Receipt, Source
+from collector.model.record import Batch, Gap, Outcome, Receipt, Refusals, Source
 from collector.model.secret import mask
 from collector.telemetry import Telemetry
 
@@ -55,20 +55,20 @@ class Lane:
         self.axis.detail, self.axis.error = detail, ""
         self._telemetry.source_connected(self.axis.name, detail)
 
-    async def take(self, batch: Batch) -> Outcome:
-        """Count a batch, in steps between which everyone else has a turn."""
+    async def take(self, batch: Batch, refusals: Refusals | None = None) -> Outcome:
+        """Count a batch, in steps between which everyone else has a turn; what cannot be used goes into `refusals`."""
         total = Outcome()
         for number, part in enumerate(chunks(batch)):
             if number:
                 await asyncio.sleep(0)
-            self.count(part, total)
+            self.count(part, total, refusals)
         if batch.bodies:
             await asyncio.sleep(0)
         return total
 
-    def count(self, batch: Batch, total: Outcome) -> None:
+    def count(self, batch: Batch, total: Outcome, refusals: Refusals | None = None) -> None:
         """One step."""
-        total.add(self._ingest.count(self.axis, self._decode, batch, self._clock.now()))
+        total.add(self._ingest.count(self.axis, self._decode, batch, self._clock.now(), refusals))
         if batch.bodies:
             self._counted()
 

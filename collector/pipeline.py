@@ -65,6 +65,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 5.0
     rows: int = 10_000
     series: int = 100_000
+    celery_exporter: bool = False
+    """Whether celery-exporter's names are counted from the beginning, and shown on /metrics."""
     idle_seconds: float = 90_000.0
 
 
@@ -91,7 +93,7 @@ class Pipeline:
         receivers: Mapping[str, Sequence[Receiver]] | None = None,
         wording: Wording | None = None,
         external_labels: Mapping[str, str] | None = None,
-        monotonic: Callable[[], float] = lambda: 0.0,
+        cpu: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.grace = limits.grace
         self.telemetry = telemetry
@@ -100,12 +102,15 @@ class Pipeline:
         self.errors = Errors()
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
+        if limits.celery_exporter:
+            self.store.count_by_host()
+            self.store.hosts.is_exposed = True
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, telemetry.rule_failed)
+        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
         self.grouping = Grouping(BUILT_IN, receivers, self.wording)
         self._external_labels = external_labels or {}
-        self._monotonic = monotonic
+        self._cpu = cpu
         self._witnesses: dict[str, Witness] = {}
         self._was_past = False
         self._until = Target(0.0)
@@ -122,7 +127,8 @@ class Pipeline:
             put=self.store.put,
             external_url=self.wording.external_url,
             external_labels=self._external_labels,
-            monotonic=self._monotonic,
+            cpu=self._cpu,
+            now=lambda: self._now,
         )
         groups = [Group(spec, surroundings) for spec in specs]
         rules = [rule for group in groups for rule in group.rules]
@@ -160,12 +166,14 @@ class Pipeline:
         """
         self.ingest.observe()
         self._until, self._now = until, until.at if clock is None else clock
-        for changed in self.ticker.walk(until):
+        for changed in self.ticker.walk(until, clock):
             now = self._now = self.store.frontier if clock is None else clock
-            is_past = now - self.store.frontier > PAST_SECONDS
-            if self._was_past and not is_past:
-                self.grouping.go_live(now)
-            self._was_past = is_past
+            is_past = False
+            if not self.ticker.is_apart:
+                is_past = now - self.store.frontier > PAST_SECONDS
+                if self._was_past and not is_past:
+                    self.grouping.go_live(now)
+                self._was_past = is_past
             if changed:
                 before(now)
             for start in range(0, len(changed) or 1, TOLD_AT_ONCE):
@@ -182,7 +190,7 @@ class Pipeline:
         if alert.state == "pending":
             return
         witness = self._witnesses[alert.rule]
-        if self.store.frontier in {alert.fired_at, alert.resolved_at}:
+        if self.ticker.instant in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
             since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
             labels = dict(alert.labels)
@@ -220,6 +228,11 @@ def metric_of(name: str | None) -> str | None:
     if name is None or name in FED_BY:
         return name
     return next((base for suffix in SUFFIXES if (base := name.removesuffix(suffix)) != name and base in FED_BY), None)
+
+
+def reads_sources(rule: Rule) -> bool:
+    """Whether anything that sources deliver can change a rule's result, itself or through what is recorded of it."""
+    return any(selector.name is None or metric_of(selector.name) is not None for selector in rule.inputs)
 
 
 def _witness(rule: AlertRule) -> Witness:

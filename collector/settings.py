@@ -61,6 +61,8 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
     external_url: Url | None = None
     token_file: str | None = None
     public_metrics: bool = False
+    compat: Literal["celery-exporter"] | None = None
+    """Whose names /metrics shows besides ours."""
     grace: Duration = Duration(5)
     bounds: Bounds = Bounds()
     labels: tuple[str, ...] = ()

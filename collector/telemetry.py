@@ -37,7 +37,11 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (),
     ),
     "tasktrail_rule_failures": ("counter", "Rule evaluations that failed.", ("group", "rule")),
-    "tasktrail_slots_missed": ("counter", "Evaluations left out because the process had stood still.", ()),
+    "tasktrail_rule_slots_missed": (
+        "counter",
+        "Slots at which a rule was left out: it is slow, or the process had stood still.",
+        ("group", "rule", "reason"),
+    ),
     "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of evaluation since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
@@ -50,6 +54,13 @@ EXPOSED: frozenset[str] = frozenset(
     name if kind == "gauge" else f"{name}_total" for name, (kind, _, _) in METRICS.items()
 )
 """The names that `samples` gives and /metrics shows."""
+
+
+LEFT_OUT: dict[str, str] = {
+    "slow": "it is slow and the others keep their times",
+    "standstill": "the process had stood still",
+}
+"""Why a rule is not evaluated at a slot."""
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,11 +164,28 @@ class Telemetry:
 
     # What happens to rules and alerts.
 
-    def rule_failed(self, group: str, rule: str, error: str) -> None:
+    def rule_failed(self, group: str, rule: str, error: str, trace: str = "") -> None:
         """A rule could not be evaluated; it is unhealthy and the others go on."""
         if not self.get("tasktrail_rule_failures", (group, rule)):
-            log.warning("rule %s in group %s failed: %s (further failures are counted only)", rule, group, error)
+            log.warning(
+                "rule %s in group %s failed: %s (further failures are counted only)%s",
+                rule,
+                group,
+                mask(error),
+                trace and f"\n{mask(trace)}",
+            )
         self.add("tasktrail_rule_failures", (group, rule))
+
+    def slots_missed(self, group: str, rules: Sequence[str], reason: str, slots: int = 1) -> None:
+        """Rules of a group were left out at slots, for a reason of LEFT_OUT."""
+        name = "tasktrail_rule_slots_missed"
+        if not all(self.get(name, (group, rule, reason)) for rule in rules):
+            named, why = ", ".join(rules), LEFT_OUT[reason]
+            log.warning(
+                "group %s: %s left out at %d slots, because %s (more are only counted)", group, named, slots, why
+            )
+        for rule in rules:
+            self.add(name, (group, rule, reason), slots)
 
     def alert_turned(self, alert: Alert) -> None:
         """An alert began to fire or ended."""
@@ -170,9 +198,8 @@ class Telemetry:
         if seconds > self.get("tasktrail_loop_stall_seconds"):
             self.set("tasktrail_loop_stall_seconds", (), seconds)
 
-    def sizes(self, trails: int, evictions: Mapping[str, int], slots_missed: int) -> None:
-        """What is held, what left before its time, and which evaluations were left out."""
-        self._values["tasktrail_slots_missed"][()] = slots_missed
+    def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
+        """What is held, and what left before its time."""
         self.set("tasktrail_trails", (), trails)
         for reason, count in evictions.items():
             self._values["tasktrail_evictions"][(reason,)] = count

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ class Failure(msgspec.Struct, frozen=True):
 
     rule: Rule
     message: str
+    trace: str = ""
+    """Where it was our own code that failed."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +42,10 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     put: Put
     external_url: str = ""
     external_labels: Mapping[str, str] = {}
-    monotonic: Callable[[], float] = lambda: 0.0
-    """Measures how long evaluations take, where anyone wants to know."""
+    cpu: Callable[[], float] = lambda: 0.0
+    """CPU seconds that were spent so far: measures what evaluations take, where anyone wants to know."""
+    now: Callable[[], float] | None = None
+    """The wall's time of an evaluation; without one it is the instant that is evaluated."""
     writes_alerts: bool = False
     """Whether the series `ALERTS` and `ALERTS_FOR_STATE` are written at slots: for rules and queries that read them."""
 
@@ -57,6 +62,7 @@ class Group:
             AlertRule(rule, spec) if rule.kind == "alert" else RecordRule(rule, spec) for rule in spec.rules
         )
         self.evaluated_at: float | None = None
+        """When it was last evaluated at a slot; the wall's time where there is one."""
         self.failures: list[Failure] = []
         """What went wrong in the last evaluation."""
         self._surroundings = surroundings
@@ -75,14 +81,21 @@ class Group:
         """
         return finish(self.steps(querier, at, blind=blind))
 
-    def steps(self, querier: Any, at: float, *, blind: Callable[[Rule], bool] = lambda _: False) -> Steps:
-        """As `evaluate`, in short steps. No other evaluation of this group may come in between."""
+    def steps(
+        self,
+        querier: Any,
+        at: float,
+        *,
+        blind: Callable[[Rule], bool] = lambda _: False,
+        rules: Sequence[Rule] | None = None,
+    ) -> Steps:
+        """As `evaluate`, in short steps, where given only of some rules. No other of this group may come in between."""
         self.failures = []
         changed: list[Alert] = []
-        for rule in self.rules:
+        for rule in self.rules if rules is None else rules:
             changed += yield from self._watched(rule, at, self._slot(rule, querier, at, is_blind=blind(rule)))
             yield
-        self.evaluated_at = at
+        self.evaluated_at = self._now(at)
         return changed
 
     def evaluate_rule(self, rule: AlertRule, querier: Any, at: float, *, is_blind: bool = False) -> list[Alert]:
@@ -95,7 +108,7 @@ class Group:
     def rule_steps(self, rule: AlertRule, querier: Any, at: float, *, is_blind: bool = False) -> Steps:
         """As `evaluate_rule`, in short steps. No other evaluation of this group may come in between."""
         self.failures = []
-        return (yield from self._watched(rule, None, self._between(rule, querier, at, is_blind=is_blind)))
+        return (yield from self._watched(rule, at, self._between(rule, querier, at, is_blind=is_blind)))
 
     # when rule files are read again
 
@@ -123,22 +136,48 @@ class Group:
 
     # one rule
 
-    def _watched(self, rule: Rule, slot: float | None, work: Steps) -> Steps:
-        """Do the work, and keep how the rule is: its health, its last error, how long it took."""
-        started = self._surroundings.monotonic()
+    def _watched(self, rule: Rule, at: float, work: Steps) -> Steps:
+        """Do the work, and keep how the rule is: its health, its last error, what it took.
+
+        Whatever a rule's evaluation raises is that rule's trouble: the others, and the process, go on.
+        """
         rule.complaints = []
         changed: list[Alert] = []
+        trace = ""
+        rule.evaluation_seconds = 0.0
         try:
-            changed = yield from work
+            changed = yield from self._measured(rule, work)
             if not rule.complaints:
                 rule.health, rule.last_error = "ok", ""
         except TasktrailError as error:
             rule.complain(str(error))
-        rule.evaluation_seconds = self._surroundings.monotonic() - started
-        if slot is not None:
-            rule.evaluated_at = slot
-        self.failures += [Failure(rule, message) for message in rule.complaints]
+        except Exception as error:  # noqa: BLE001 our own bug, in one rule
+            rule.complain(f"internal error: {error!r}")
+            trace = traceback.format_exc()
+            if isinstance(rule, AlertRule):  # what it had begun or ended before must still be told
+                changed = [alert for alert in rule.alerts() if alert.state != "pending"]
+        rule.pace.spent(rule.evaluation_seconds)
+        rule.evaluated_at = self._now(at)
+        self.failures += [Failure(rule, message, trace) for message in rule.complaints]
         return changed
+
+    def _measured(self, rule: Rule, work: Steps) -> Steps:
+        """The same work; what its own steps take is the rule's, not what others do in between."""
+        cpu = self._surroundings.cpu
+        while True:
+            began = cpu()
+            try:
+                next(work)
+            except StopIteration as end:
+                changed: list[Alert] = end.value
+                return changed
+            finally:
+                rule.evaluation_seconds += cpu() - began
+            yield
+
+    def _now(self, at: float) -> float:
+        now = self._surroundings.now
+        return at if now is None else now()
 
     def _slot(self, rule: Rule, querier: Any, at: float, *, is_blind: bool) -> Steps:
         rows = self._rows(rule, querier, at)

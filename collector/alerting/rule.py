@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
+from collector.alerting.budget import Pace
 from collector.alerting.expression import Selector
 from collector.alerting.rulefile import GroupSpec, RuleSpec
 
@@ -30,8 +31,10 @@ class Rule:
         self.health: Health = "unknown"
         self.last_error = ""
         self.evaluated_at: float | None = None
-        """The last slot at which it was evaluated."""
+        """When it was last evaluated, at a slot or between; the wall's time where there is one."""
         self.evaluation_seconds = 0.0
+        """What that took, CPU seconds."""
+        self.pace = Pace()
         self.complaints: list[str] = []
         """What went wrong in the running evaluation, for the group to hand on."""
 

@@ -70,7 +70,7 @@ async def ceiling(servers: str, topic: str, count: int) -> float:
 async def pipeline(servers: str, topic: str, count: int) -> tuple[float, float]:
     """CPU seconds for the same messages through everything that `run` does; and the longest step of the loop."""
     clock, telemetry = SystemClock(), Telemetry()
-    whole = Pipeline(Limits(), rulefiles.load(["shipped"]), telemetry=telemetry, monotonic=clock.monotonic)
+    whole = Pipeline(Limits(), rulefiles.load(["shipped"]), telemetry=telemetry, cpu=clock.cpu)
     delivery = Delivery({}, whole.grouping, telemetry, clock=clock)
     daemon = Daemon(whole, delivery, clock, {}, list)
     axis = Axis(name="bench", application="")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
@@ -23,11 +24,14 @@ from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
 from collector.ruletesting import rules_of
+from collector.series.celery import UNMEASURED
 from collector.settings import Settings
 from collector.settings import load as load_settings
 from collector.taskfile import load as load_contracts
 
-Read = Callable[[str, str], RuleFile | Settings | TestFile | Contracts]
+Whole: TypeAlias = RuleFile | Settings | TestFile | Contracts
+"""What a file says."""
+Read = Callable[[str, str], Whole]
 """Path and text to what a file says. Raises ProblemsError."""
 
 
@@ -44,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
     files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
     named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
-    whole: list[RuleFile | Settings | TestFile | Contracts] = []
+    whole: list[Whole] = []
     passed_over: list[str] = []
     for file in files:
         try:
@@ -71,17 +75,37 @@ def main(arguments: argparse.Namespace) -> int:
     if problems:
         print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
         return 1
-    if arguments.explain:
-        return explained(arguments.explain, [one for one in whole if isinstance(one, Settings)])
-    print(f"{len(files) - len(passed_over)} files, no problem")
+    return _explained_or_counted(arguments.explain, whole, len(files) - len(passed_over))
+
+
+def _explained_or_counted(sample: str | None, whole: list[Whole], count: int) -> int:
+    """Nothing is wrong: what the mappings make of the samples, or how many files are fine. Gives the exit code."""
+    if sample:
+        return explained(sample, [one for one in whole if isinstance(one, Settings)])
+    for line in _remarks(whole):
+        print(line)
+    print(f"{count} files, no problem")
     return 0
 
 
-def _findings(whole: list[RuleFile | Settings | TestFile | Contracts]) -> Iterator[Problem]:
+def _findings(whole: list[Whole]) -> Iterator[Problem]:
     """What is found in rule files that have no problem by themselves."""
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
     return findings(rule_files, ground(rule_files, labels))
+
+
+def _remarks(whole: list[Whole]) -> Iterator[str]:
+    """What is no mistake of the file, but keeps a rule silent: names that are known and that nothing measures yet."""
+    for file in whole:
+        for group in file.groups if isinstance(file, RuleFile) else ():
+            for rule in group.rules:
+                for name in sorted({selector.name or "" for selector in rule.expr.selectors} & UNMEASURED):
+                    message = (
+                        f"remark: nothing measures `{name}` in this version: it is absent, never 0, "
+                        f"and what `{rule.name}` says of it stays silent"
+                    )
+                    yield str(rule.place.at("expr").content().problem(message))
 
 
 def _files(path: str) -> list[Path]:

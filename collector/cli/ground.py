@@ -15,7 +15,7 @@ from collector.series.observe import METRICS
 _TASK = ("task", "queue", "source")
 _SCRAPED = ("job", "instance", "namespace", "pod", "container", "cluster")
 """What rules that were written for a scraped exporter name besides; here they are empty, but for `job`."""
-_CELERY = ("name", "queue_name", "hostname", *_SCRAPED)
+_CELERY = ("name", "queue_name", "hostname", "source", *_SCRAPED)
 _Kind = Literal["counter", "gauge", "histogram"]
 
 # name → its kind, its labels, and the values of those that have no others
@@ -51,10 +51,12 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
     # celery-exporter's
     **{
         f"celery_task_{fact}_total": ("counter", _CELERY, {})
-        for fact in ("sent", "received", "started", "succeeded", "rejected", "revoked", "retried")
+        for fact in ("sent", "received", "started", "succeeded", "rejected", "revoked")
     },
     "celery_task_failed_total": ("counter", (*_CELERY, "exception"), {}),
+    "celery_task_retried_total": ("counter", (*_CELERY, "exception"), {}),
     "celery_task_runtime": ("histogram", _CELERY, {}),
+    "celery_task_queue_wait_time": ("histogram", _CELERY, {}),
     "celery_worker_up": ("gauge", ("hostname", *_SCRAPED), {}),
     "celery_worker_tasks_active": ("gauge", ("hostname", *_SCRAPED), {}),
     "celery_queue_length": ("gauge", ("queue_name", *_SCRAPED), {}),

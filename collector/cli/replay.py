@@ -20,6 +20,7 @@ from collector.formats import FORMATS, capture
 from collector.model.alert import Alert
 from collector.model.errors import TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
+from collector.model.shown import shown
 from collector.plugs import runbooks
 from collector.replaying import Replay
 from collector.routing.message import Wording
@@ -51,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Exit code 0; 2 where a file cannot be used."""
+    """Exit code 0; 1 where a task or trace that a person asked for is not there; 2 where a file cannot be used."""
     beyond = _beyond(arguments.until)
     rule_sets = [arguments.rules or ["shipped"], *([arguments.diff] if arguments.diff else [])]
     wording = Wording(runbooks=runbooks())
@@ -77,10 +78,19 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
     elif arguments.diff:
-        diff.show(msgspec.to_builtins(result["diff"]), Console(highlight=False))
+        diff.show(msgspec.to_builtins(result["diff"]), report.console())
     else:
         report.replay(msgspec.to_builtins(result))
-    return 0
+    return 0 if arguments.json else _missing(arguments, result)
+
+
+def _missing(arguments: argparse.Namespace, result: dict[str, Any]) -> int:
+    """Say which task or trace is not there; the exit code."""
+    asked = {"task": arguments.task, "trace": arguments.trace}
+    missing = [f"{name} {shown(wanted)}" for name, wanted in asked.items() if wanted and result[name] is None]
+    for one in missing:
+        print(f"no event of {one} is in {', '.join(arguments.files)}", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def _result(arguments: argparse.Namespace, replays: list[Replay]) -> dict[str, Any]:

@@ -9,12 +9,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from collector.cli import story
 from collector.model.alert import Alert
+from collector.model.shown import shown
 
 STYLES = {"firing": "bold red", "resolved": "green", "pending": "yellow"}
 """Colours of the states of an alert."""
 
-_console = Console(highlight=False)
+WIDEST = 100_000
+"""Columns where no terminal has an edge: what is piped is for programs and files, and nothing of it is cut."""
+
+
+def console() -> Console:
+    """Standard output, as wide as its terminal; without one as wide as anything is."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=WIDEST)
 
 
 def clock(at: float | None) -> str:
@@ -24,32 +33,36 @@ def clock(at: float | None) -> str:
 
 def alerts(changed: list[Alert], at: float) -> None:
     """A line for each alert that began to fire or ended at an instant."""
+    out = console()
     for alert in changed:
         if at in {alert.fired_at, alert.resolved_at}:
             labels = dict(alert.labels)
             about = " ".join(f"{name}={labels[name]}" for name in ("task", "queue", "source") if name in labels)
-            _console.print(Text(f"{clock(at)}  {alert.state:8}  {labels['alertname']}  {about}", STYLES[alert.state]))
+            out.print(Text(f"{clock(at)}  {alert.state:8}  {labels['alertname']}  {about}", STYLES[alert.state]))
 
 
 def replay(result: dict[str, Any]) -> None:
-    """The result of a replay: what was read, counted and alerted."""
+    """The result of a replay: what was read, counted and alerted, and the stories that were asked for."""
+    out = console()
     events = result["events"]
-    _console.print("events: " + ", ".join(f"{count:,} {name}" for name, count in events.items()))
+    out.print("events: " + ", ".join(f"{count:,} {name}" for name, count in events.items()))
     counts = Table("task", *_counters(result["tasks"]), title="counts", title_justify="left")
     for task, row in sorted(result["tasks"].items()):
-        counts.add_row(task or '""', *(f"{row[name]:,}" for name in _counters(result["tasks"])))
+        counts.add_row(Text(shown(task) or '""'), *(f"{row[name]:,}" for name in _counters(result["tasks"])))
     if result["tasks"]:
-        _console.print(counts)
+        out.print(counts)
     if result["alerts"]:
-        _console.print(_episodes(result["alerts"]))
+        out.print(_episodes(result["alerts"]))
     else:
-        _console.print("no alert fired")
-    _console.print(f"{len(result['notifications'])} notifications")
-    for name in ("task", "trace"):
-        if name in result:
-            _console.print_json(data=result[name])
+        out.print("no alert fired")
+    out.print(f"{len(result['notifications'])} notifications")
     for task_id, trail in result.get("trails", {}).items():
-        _console.print(f"{task_id}  {trail['state']}  {trail['task']}  {trail['queue']}")
+        out.print(Text("  ".join(map(shown, (task_id, trail["state"], trail["task"], trail["queue"])))))
+    for name, tell in (("task", story.task), ("trace", story.trace)):
+        if result.get(name) is not None:
+            out.print()
+            for line in tell(result[name]):
+                out.print(Text(line))
 
 
 def _counters(tasks: dict[str, dict[str, int]]) -> list[str]:
@@ -65,5 +78,5 @@ def _episodes(episodes: list[dict[str, Any]]) -> Table:
             f"{name}={value}" for name, value in one["labels"].items() if name in {"task", "queue", "source"}
         )
         times = (clock(one[name]) for name in ("active_at", "fired_at", "resolved_at"))
-        table.add_row(one["alertname"], about, *times, style=STYLES[one["state"]])
+        table.add_row(Text(shown(one["alertname"])), Text(shown(about)), *times, style=STYLES[one["state"]])
     return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -64,6 +64,28 @@ class Outcome(msgspec.Struct, gc=False):
         self.duplicate += other.duplicate
         self.malformed += other.malformed
         self.ignored += other.ignored
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One record that could not be used: the how-manieth of those that came together (from 0), and why."""
+
+    index: int
+    reason: str
+    detail: str
+
+
+class Refusals(msgspec.Struct):
+    """What of one push could not be used, for its sender: how many by reason, and the first few."""
+
+    MOST: ClassVar[int] = 10
+    reasons: dict[str, int] = {}
+    first: list[Refusal] = []
+
+    def add(self, refusal: Refusal) -> None:
+        """Take one in."""
+        self.reasons[refusal.reason] = self.reasons.get(refusal.reason, 0) + 1
+        if len(self.first) < self.MOST:
+            self.first.append(refusal)
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):

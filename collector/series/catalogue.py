@@ -23,6 +23,8 @@ from collector.trail.transitions import FACTS, MEASURES, STRIDE
 
 ALWAYS_KEPT = 5 * MINUTE
 """How far back counts and quantiles always reach, so that a question nobody announced has an answer."""
+SUFFIXES = ("_bucket", "_count", "_sum")
+"""What stands behind the name of a histogram."""
 _ERRORS = 1 << 24
 """The owner of a series, who feeds it, is `row * _ERRORS + error id`, or one of these."""
 _NOBODY = -1  # it only has to be 0
@@ -54,6 +56,9 @@ class Family:
 class Catalogue:
     """Every family, and the tables that lead from a code to a column (-1: not yet)."""
 
+    NOBODY = _NOBODY
+    """The owner of a series that only has to be 0."""
+
     def __init__(self, metrics: Sequence[Metric], rows: Rows, errors: Errors, cap: int) -> None:
         self.counts = Bank(np.uint32)
         self.counts.keep(ALWAYS_KEPT)
@@ -75,6 +80,15 @@ class Catalogue:
         self._by_code = np.full(STRIDE, -1, np.int32)
         self._by_measure = np.full(len(MEASURES), -1, np.int32)
         self._by_error: dict[tuple[int, int], int] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a new series finds no room."""
+        return self.size >= self._cap
+
+    def family(self, name: str) -> Family:
+        """The family of a metric, whose name may have the suffix of a histogram."""
+        return next(one for one in self.families if name.removeprefix(one.metric.name) in {"", *SUFFIXES})
 
     def columns(self, codes: Array, version: int) -> Array:
         """Columns of `counts` for codes of facts."""
@@ -110,13 +124,13 @@ class Catalogue:
         """The column of a row's series, made where it is new, and from now on found through the tables."""
         task, queue, source = self._rows.names(row)
         name = self._errors.name(error) if family.metric.by_error else ""
-        labels = self._labels_of(task, queue, source, name)
+        labels = self.labels_of(task, queue, source, name)
         members = family.members
         owner = row * _ERRORS + error
         if labels not in members.places and self.size >= self._cap:
             self.evictions["series_cap"] += 1
             owner = _OTHERS
-            labels = self._labels_of(OVERFLOW, OVERFLOW, source, OVERFLOW if family.metric.by_error else "")
+            labels = self.labels_of(OVERFLOW, OVERFLOW, source, OVERFLOW if family.metric.by_error else "")
         if labels not in members.places:
             self._make(family, labels, owner, version, self._replaced(family, labels))
         place = members.places[labels]
@@ -125,7 +139,7 @@ class Catalogue:
         self._lead(family, row, error, members.columns[place])
         return members.columns[place]
 
-    def _labels_of(self, task: str, queue: str, source: str, error: str) -> Labels:
+    def labels_of(self, task: str, queue: str, source: str, error: str) -> Labels:
         """The label set; equal pairs are one object, because thousands of series share them."""
         pairs = labels_of({"task": task, "queue": queue, "source": source, "error": error})
         return tuple(self._pairs.setdefault(pair, pair) for pair in pairs)

@@ -1,9 +1,8 @@
 """celery-exporter's names for what trails feed, so that its rules and dashboards run as they are.
 
-Each is a view on the columns of one of our metrics under the exporter's labels; it is made when a rule or a query names
-it, and nothing is counted twice. Three things differ from the exporter: `source` stays, because it keeps series apart;
-`hostname` is not there, because trails do not count by worker; and run times are of all ends, not of successes only.
-The exporter's gauges of queues and workers answer nothing: their facts do not come from trails.
+They have a label `source` besides, because it keeps series apart. How they are counted by host: `hosts.py`. The
+exporter's gauges of queues and workers answer nothing: their facts do not come from trails, and what is not measured is
+absent, never 0.
 """
 
 from __future__ import annotations
@@ -26,6 +25,22 @@ NAMES: dict[str, str] = {
     **{foreign + suffix: own + suffix for foreign, own in _HISTOGRAMS.items() for suffix in _SUFFIXES},
 }
 """The exporter's metric -> ours, both as a selector says them."""
+FOREIGN: dict[str, str] = {
+    **{f"task_{fact}_total": f"celery_task_{fact}_total" for fact in _COUNTERS},
+    **{own: foreign for foreign, own in _HISTOGRAMS.items()},
+}
+"""Our metric -> the exporter's, both without suffixes."""
+UNMEASURED = frozenset(
+    {
+        "celery_worker_up",
+        "celery_worker_tasks_active",
+        "celery_queue_length",
+        "celery_active_consumer_count",
+        "celery_active_worker_count",
+        "celery_active_process_count",
+    }
+)
+"""Names that the exporter has and nothing here measures yet: they are known, and absent."""
 LABELS = {"task": "name", "queue": "queue_name", "error": "exception"}
 """Our label -> the exporter's."""
 
@@ -35,12 +50,12 @@ def ours(name: str | None) -> str | None:
     return None if name is None else NAMES.get(name, name)
 
 
-def theirs(labels: Labels, *, by_error: bool) -> Labels:
+def theirs(labels: Labels, *, by_error: bool, host: str) -> Labels:
     """One of our label sets as the exporter has it."""
     own = dict(labels)
     named = ("task", "queue", "error") if by_error else ("task", "queue")
     renamed = {LABELS[name]: own.pop(name, UNKNOWN) for name in named}
-    return labels_of({**own, **renamed, "job": JOB})
+    return labels_of({**own, **renamed, "hostname": host, "job": JOB})
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -32,7 +32,8 @@ class Exposed(msgspec.Struct, frozen=True, kw_only=True):
 
 def families(store: Store) -> Iterator[Exposed]:
     """Every metric that has series, event-fed ones first, at the frontier; one at a time, so a caller may pause."""
-    for family in store.catalogue.families:
+    foreign = store.hosts.families.values() if store.hosts.is_exposed else ()
+    for family in (*store.catalogue.families, *foreign):
         if family.members.labels:
             is_histogram = family.metric.type == "histogram"
             yield _histograms(store, family) if is_histogram else _numbers(store, family.metric.name, family.metric)

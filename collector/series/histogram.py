@@ -10,7 +10,7 @@ import numpy as np
 
 from collector.series.buckets import KEY_BITS, LE, LE_OF_BIN, MIDDLES, Pages
 from collector.series.slots import Slots
-from collector.series.window import SECOND, Array, Bank
+from collector.series.window import NEVER, SECOND, Array, Bank
 
 _UNUSED = 3600 * SECOND  # a running window that nobody asked for this long is dropped; asking again builds it anew
 
@@ -45,7 +45,16 @@ class Histograms:
         self._kept.add(window)
         self.slots.keep(window)
 
-    def allocate(self, version: int, birth: int) -> int:
+    def copy(self, sources: Array, targets: Array, heirs: Array) -> None:
+        """Let columns that were just allocated hold what others hold; `heirs`: by column its copy, or -1."""
+        self.counts.copy(sources, targets)
+        self.sums.copy(sources, targets)
+        totals = self._totals.reshape(-1, len(LE))
+        totals[targets] = totals[sources]
+        self.slots.repeat(heirs, KEY_BITS)
+        self._running.clear()  # built anew when they are next asked for
+
+    def allocate(self, version: int, birth: int = NEVER) -> int:
         """A column without observations."""
         column = self.counts.allocate(version, birth)
         self.sums.allocate(version, birth)

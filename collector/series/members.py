@@ -7,7 +7,7 @@ tuple is the same object until its membership changes, and caches hang on that i
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -96,26 +96,3 @@ class Members:
             selection = self._selections[key] = Selection(matchers)
         selection.refresh(self)
         return selection
-
-
-class Mirror(Members):
-    """The members of another metric under other labels; it follows them."""
-
-    def __init__(self, original: Members, relabel: Callable[[Labels], Labels]) -> None:
-        super().__init__()
-        self._original = original
-        self._relabel = relabel
-        self._followed = original.epoch
-
-    def select(self, matchers: tuple[Matcher, ...]) -> Selection:
-        """The up-to-date selection of these matchers."""
-        self._follow()
-        return super().select(matchers)
-
-    def _follow(self) -> None:
-        original = self._original
-        if self._followed != original.epoch:
-            self._followed = original.epoch
-            self.remove(range(len(self.labels)))
-        for place in range(len(self.labels), len(original.labels)):
-            self.add(self._relabel(original.labels[place]), original.columns[place])

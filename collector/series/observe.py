@@ -63,20 +63,47 @@ def observe(out: Transitions, store: Store) -> tuple[Array, Array] | None:
 
     Gives `measures` and `seconds` as arrays, where there are any: whoever else looks at them need not make them again.
     """
+    hosts = _Hosts(out, store) if store.hosts.families else None
     if out.codes:
         codes, ats = _whole(out.codes), _real(out.ats)
         facts = codes & _FACT
         second = codes + _SECOND.take(facts)
         paired = np.flatnonzero(second != codes)
         codes = np.concatenate((codes + _FIRST.take(facts), second.take(paired)))
-        store.count(codes, np.concatenate((ats, ats.take(paired))), out.errors)
+        of_each = None if hosts is None else (hosts.of(0, len(ats), paired), hosts.of(1, len(out.errors)))
+        store.count(codes, np.concatenate((ats, ats.take(paired))), out.errors, of_each)
     elif out.errors:
-        store.count(_whole([]), _real([]), out.errors)
+        of_errors = None if hosts is None else (_whole([]), hosts.of(1, len(out.errors)))
+        store.count(_whole([]), _real([]), out.errors, of_errors)
     if not out.measures:
         return None
     measures, seconds = _whole(out.measures), _real(out.seconds)
-    store.measure(measures, seconds, _real(out.measured_ats))
+    of_measures = None if hosts is None else hosts.of_measures(len(seconds), len(out.errors))
+    store.measure(measures, seconds, _real(out.measured_ats), of_measures)
     return measures, seconds
+
+
+class _Hosts:
+    """On which host each transition of a batch happened, as far as the events say."""
+
+    def __init__(self, out: Transitions, store: Store) -> None:
+        notes = out.notes or []
+        self._begins = np.array([note[:3] for note in notes], np.int64).reshape(-1, 3)
+        self._hosts = _whole([store.hosts.intern(note[3]) for note in notes])
+
+    def of(self, column: int, length: int, again: Array | None = None) -> Array:
+        """The host of each of so many codes (0), errors (1) or measures (2), and of those at `again` once more."""
+        begins = self._begins[:, column]
+        found = np.zeros(length, np.int64)
+        if len(begins):
+            found[begins[0] :] = self._hosts.repeat(np.diff(np.append(begins, length)))
+        return found if again is None else np.concatenate((found, found.take(again)))
+
+    def of_measures(self, length: int, errors: int) -> Array:
+        """The host of each measure; its complement where the event was a failure, whose run the exporter leaves out."""
+        failed = np.diff(np.append(self._begins[:, 1], errors)) > 0
+        self._hosts = np.where(failed, ~self._hosts, self._hosts)
+        return self.of(2, length)
 
 
 # `fromiter` knows the length and the type; `np.array` looks at everything twice.

@@ -5,7 +5,7 @@ Asked at every evaluation of every rule, so what can be decided once per selecto
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from collector.model.labels import Matcher
 from collector.series import celery
 from collector.series.buckets import LE_TEXT
 from collector.series.catalogue import Catalogue, Family
-from collector.series.members import Members, Mirror, Selection
+from collector.series.members import Members, Selection
 from collector.series.reading import Buckets, Gauge, Histogram, Series, Sums
 from collector.series.sampled import Sampled, Samples
 
@@ -48,7 +48,7 @@ def _within(mark: int, limits: list[Matcher]) -> bool:
 class Selector:
     """Finds the series of a catalogue of event-fed ones and of the sampled ones."""
 
-    def __init__(self, catalogue: Catalogue, sampled: Samples) -> None:
+    def __init__(self, catalogue: Catalogue, sampled: Samples, by_host: Callable[[str], Family]) -> None:
         self.event_fed: dict[str, Family] = {
             family.metric.name + suffix: family
             for family in catalogue.families
@@ -57,7 +57,8 @@ class Selector:
         """Metric name as a selector says it -> its family."""
         self._catalogue = catalogue
         self._sampled = sampled
-        self._mirrors: dict[str, Mirror] = {}
+        self._by_host = by_host
+        """Begins to count what a name of celery-exporter says, where it is new."""
         self._plans: dict[tuple[str | None, tuple[Matcher, ...]], list[Choice]] = {}
         self._epoch = 0
 
@@ -80,19 +81,11 @@ class Selector:
 
         found = [Choice(key, fam.members, fam, matchers) for key, fam in self.event_fed.items() if is_wanted(key)]
         if name in celery.NAMES and is_wanted(name):
-            found.append(self._foreign(name, matchers))
+            foreign = self._by_host(name)
+            found.append(Choice(name, foreign.members, foreign, matchers))
         sampled = self._sampled.metrics.items()
         found.extend(Choice(key, members, None, matchers) for key, members in sampled if is_wanted(key))
         return [choice for choice in found if choice.is_possible]
-
-    def _foreign(self, name: str, matchers: tuple[Matcher, ...]) -> Choice:
-        """A metric of celery-exporter: a view that is made when it is first named."""
-        family = self.event_fed[celery.NAMES[name]]
-        mirror = self._mirrors.get(name)
-        if mirror is None:
-            relabel = partial(celery.theirs, by_error=family.metric.by_error)
-            mirror = self._mirrors[name] = Mirror(family.members, relabel)
-        return Choice(name, mirror, family, matchers)
 
     def _chosen(self, choice: Choice, selection: Selection) -> Series:
         series = selection.made.get((choice.name, choice.marks))

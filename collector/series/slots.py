@@ -52,6 +52,16 @@ class Slots:
         for begin, stop in runs_of(slots):
             self._put(int(slots[begin]) * grain, keys[begin:stop])
 
+    def repeat(self, heirs: Array, shift: int) -> None:
+        """Observe all again for the heirs of columns (-1: none), whose numbers are the bits of keys from `shift` on."""
+        for index, (keys, counts) in enumerate(self._slots):
+            heir = heirs.take(keys >> shift)
+            mine = np.flatnonzero(heir >= 0)
+            own = (heir[mine] << shift | keys[mine] & ((1 << shift) - 1)).astype(keys.dtype)
+            again = (own, None if counts is None else counts[mine])
+            joined = _joined([(keys, counts), again])
+            self._slots[index] = joined if counts is None else _counted(joined)
+
     def _put(self, end: int, keys: Array) -> None:
         for grain, merged in self._merged.items():
             if end <= merged:

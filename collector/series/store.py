@@ -9,14 +9,15 @@ A series set is good until the next fact or `advance`: select again for every ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from collector.model.labels import Labels, Matcher
 from collector.series import celery
 from collector.series.buckets import KEY_BITS, bins_of
-from collector.series.catalogue import ALWAYS_KEPT, Catalogue, Metric
+from collector.series.catalogue import ALWAYS_KEPT, Catalogue, Family, Metric
+from collector.series.hosts import Hosts
 from collector.series.reading import Histogram, Series, SeriesSet
 from collector.series.sampled import Samples
 from collector.series.selector import Selector
@@ -50,7 +51,8 @@ class Store:
         self._reach = ALWAYS_KEPT
         self._ages: list[tuple[int, int]] = []
         """Once a minute: frontier and version, so that a version tells how old a change is."""
-        self._selector = Selector(self.catalogue, self.sampled)
+        self.hosts = Hosts(self.catalogue, rows, errors)
+        self._selector = Selector(self.catalogue, self.sampled, self._by_host)
 
     # What the rules announce
 
@@ -59,7 +61,9 @@ class Store:
 
         `_count` and `_sum` of histograms keep no past until a rule reads them: it is more than the histogram itself.
         """
-        name = celery.ours(name)
+        if name in celery.NAMES:
+            self._by_host(name)
+            name = celery.ours(name)
         window = ticks_of(window_seconds)
         if window <= 0:
             return
@@ -78,6 +82,14 @@ class Store:
                     if name in {None, metric.name + suffix}:
                         keep(window)
 
+    def count_by_host(self, names: Iterable[str] = celery.NAMES) -> None:
+        """Count what these names of celery-exporter say by host from now on."""
+        for name in names:
+            self._by_host(name)
+
+    def _by_host(self, name: str) -> Family:
+        return self.hosts.begin(name, self.version, self.facts, self.observations)
+
     def expect(self, name: str, labels: Labels) -> None:
         """Let a counter or histogram exist from 0 for these labels, before any event. Other names do nothing."""
         family = self._selector.event_fed.get(name)
@@ -86,20 +98,53 @@ class Store:
 
     # What comes in
 
-    def count(self, codes: Array, ats: Array, errors: Sequence[tuple[int, int, float]] = ()) -> None:
-        """Count facts: parallel arrays, in any order; and facts (code, error id, at) of families by error."""
-        columns = self.catalogue.columns(codes, self.version) if len(codes) else codes
+    def count(
+        self,
+        codes: Array,
+        ats: Array,
+        errors: Sequence[tuple[int, int, float]] = (),
+        hosts: tuple[Array, Array] | None = None,
+    ) -> None:
+        """Count facts: parallel arrays, in any order; and facts (code, error id, at) of families by error.
+
+        `hosts`: the host of each code, and of each of `errors`; None: none is known.
+        """
+        columns = [self.catalogue.columns(codes, self.version) if len(codes) else codes]
+        times = [ats]
         if errors:
-            failed = [self.catalogue.error_column(code, error, self.version) for code, error, _ in errors]
-            columns = np.concatenate((columns, failed))
-            ats = np.concatenate((ats, [at for _, _, at in errors]))
-        late = self._wait(self.facts, ticks_from(ats), columns)
+            columns.append(np.array([self.catalogue.error_column(*one[:2], self.version) for one in errors]))
+            times.append(np.array([at for _, _, at in errors]))
+        if self.hosts.families:
+            columns += self._hosted(codes, errors, hosts)
+            times += times
+        found, when = np.concatenate(columns), np.concatenate(times)
+        if self.hosts.families:
+            known = found >= 0
+            found, when = found[known], when[known]
+        late = self._wait(self.facts, ticks_from(when), found)
         if late is not None:
             self.catalogue.counts.add_late(self.version, *late)
 
-    def measure(self, codes: Array, seconds: Array, ats: Array) -> None:
-        """Observe durations; parallel, not empty, in any order."""
+    def _hosted(
+        self, codes: Array, errors: Sequence[tuple[int, int, float]], hosts: tuple[Array, Array] | None
+    ) -> list[Array]:
+        """The exporter's columns of the same facts; -1 for what nobody named."""
+        of_codes, of_errors = hosts or (np.zeros(len(codes), np.int64), np.zeros(len(errors), np.int64))
+        columns = [self.hosts.columns(codes, of_codes, self.version)]
+        if errors:
+            failed = np.array([code for code, _, _ in errors], np.int64)
+            columns.append(self.hosts.columns(failed, of_errors, self.version, [error for _, error, _ in errors]))
+        return columns
+
+    def measure(self, codes: Array, seconds: Array, ats: Array, hosts: Array | None = None) -> None:
+        """Observe durations, of these hosts where they are known; parallel, not empty, in any order."""
         columns = self.catalogue.measured(codes, self.version)
+        if self.hosts.families:
+            of_codes = np.zeros(len(codes), np.int64) if hosts is None else hosts
+            hosted = self.hosts.measured(codes, of_codes, self.version)
+            known = np.flatnonzero(hosted >= 0)
+            columns = np.concatenate((columns, hosted[known]))
+            seconds, ats = np.concatenate((seconds, seconds[known])), np.concatenate((ats, ats[known]))
         keys = ((columns << KEY_BITS) | bins_of(seconds)).astype(np.uint32)
         late = self._wait(self.observations, ticks_from(ats), keys, ticks_from(seconds))
         if late is not None:
@@ -155,6 +200,7 @@ class Store:
             del self._ages[: len(old) - 1]
             busy = self.observations.column(1) >> KEY_BITS
             self.catalogue.expire(old[-1][1], self.facts.column(1), busy, self.version)
+            self.hosts.expire(old[-1][1], self.facts.column(1), busy)
 
     def pending_instants(self, until: float) -> list[float]:
         """The 100 ms grid points, up to `until`, at which waiting facts will have changed something."""
@@ -165,7 +211,7 @@ class Store:
     @property
     def evictions(self) -> dict[str, int]:
         """How many series left or found no room, by reason."""
-        return dict(self.catalogue.evictions)
+        return dict(self.catalogue.evictions + self.hosts.evictions)
 
     # What an evaluation asks
 

@@ -101,6 +101,18 @@ class Pending:
             return due[0] if due else None
         return tuple(np.concatenate(arrays) for arrays in zip(*due, strict=True))
 
+    def repeat(self, index: int, heirs: Array, shift: int) -> None:
+        """Add what waits again for the heirs of columns (-1: none), whose numbers are the bits from `shift` on."""
+        for _, _, run in list(self._runs):
+            numbers = run[index].astype(np.int64)
+            heir = heirs.take(numbers >> shift)
+            mine = np.flatnonzero(heir >= 0)
+            if len(mine):
+                parts = [array[mine] for array in run]
+                own = heir[mine] << shift | numbers[mine] & ((1 << shift) - 1)
+                parts[index] = own.astype(run[index].dtype)
+                self.push(tuple(parts))
+
     def instants(self, until: int, grain: int) -> set[int]:
         """The ends, up to `until`, of the slots in which something lies."""
         found: set[int] = set()
@@ -179,6 +191,12 @@ class Level:
             self.rows[index] = row
         return row
 
+    def copy(self, sources: Array, targets: Array, width: int) -> None:
+        """Let columns have the same past as others."""
+        for index in range(len(self.rows)):
+            row = self._wide(index, width)
+            row[targets] = row[sources]
+
     def amend(self, slots: Array, columns: Array, amounts: Array, width: int) -> None:
         """Add late facts (sorted by slot, all of ended slots) to every row from their slot on."""
         for slot in np.unique(slots).tolist():
@@ -245,6 +263,14 @@ class Bank:
         self.births[column] = birth
         self.changed[column] = version
         return column
+
+    def copy(self, sources: Array, targets: Array) -> None:
+        """Let columns that were just allocated have the same present and past as others."""
+        self._settle()
+        for array in (self.current, self.bases, self.births, self.changed):
+            array[targets] = array[sources]
+        for level in self.levels:
+            level.copy(sources, targets, self.size)
 
     def _grow(self) -> None:
         room = len(self.current) * 5 // 4

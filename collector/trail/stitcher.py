@@ -119,7 +119,7 @@ class Stitcher:
         fresh: list[Trail] = []
         duplicates = ignored = 0
         at = 0.0
-        for event, at in zip(events, ats, strict=True):
+        for event, at in zip(events if out.notes is None else out.noting(events), ats, strict=True):
             kind = kinds[event.kind]
             if kind >= KIND_COUNT:
                 ignored += 1

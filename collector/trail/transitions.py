@@ -5,11 +5,12 @@ No object per transition: parallel lists that the observer reads once per batch 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, TypeAlias
 
 import numpy.typing as npt
 
-from collector.model.event import TASK_KINDS
+from collector.model.event import TASK_KINDS, Event
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -54,7 +55,8 @@ class Transitions:
     `measures` holds `row * 3 + (0 wait, 1 run, 2 total)`; `witnesses` the task id that was measured.
     """
 
-    __slots__ = ("ats", "codes", "errors", "measured_ats", "measures", "seconds", "witnesses")
+    COLUMNS: ClassVar[tuple[str, ...]] = ("ats", "codes", "errors", "measured_ats", "measures", "seconds", "witnesses")
+    __slots__ = (*COLUMNS, "notes")
 
     def __init__(self) -> None:
         self.codes: list[int] = []
@@ -64,6 +66,16 @@ class Transitions:
         self.seconds: list[float] = []
         self.measured_ats: list[float] = []
         self.witnesses: list[str] = []
+        self.notes: list[tuple[int, int, int, str | None]] | None = None
+        """Where somebody asks: per event, how long `codes`, `errors` and `measures` were before it, and its worker."""
+
+    def noting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The events, each noted just before it is taken: so the loop over them need not know of it."""
+        notes, codes, errors, measures = self.notes, self.codes, self.errors, self.measures
+        assert notes is not None  # noqa: S101  whoever asks has made it
+        for event in events:
+            notes.append((len(codes), len(errors), len(measures), event.worker))
+            yield event
 
     def count(self, row: int, fact: int, at: float) -> None:
         """Count one fact that carries no error class."""
@@ -79,5 +91,7 @@ class Transitions:
 
     def clear(self) -> None:
         """Forget everything; the lists stay the same objects."""
-        for name in self.__slots__:
+        for name in self.COLUMNS:
             getattr(self, name).clear()
+        if self.notes:
+            self.notes.clear()

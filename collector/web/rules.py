@@ -122,6 +122,8 @@ def _rule(view: View, rule: Rule, wanted: _Wanted) -> dict[str, Any]:
     }
     if rule.last_error:
         common["lastError"] = rule.last_error
+    if rule.pace.missed:
+        common["slotsMissed"] = rule.pace.missed
     if not isinstance(rule, AlertRule):
         return {**common, "type": "recording"}
     return {

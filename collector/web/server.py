@@ -105,16 +105,22 @@ async def trace(request: web.Request) -> web.Response:
 
 
 async def push(request: web.Request) -> web.Response:
-    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted, 400 where none can be."""
+    """Events from outside: NDJSON, a JSON array, or msgpack. 2xx when they are counted, 400 where none can be.
+
+    Where some cannot be used, the answer says why: `rejected` holds how many by reason, and the first few of them.
+    """
     body = bytearray()
     held = request.app[HELD]
     try:
         await _read(request, body, held)
-        outcome = await request.app[VIEW].push(bytes(body), request.content_type)
+        outcome, refusals = await request.app[VIEW].push(bytes(body), request.content_type)
     finally:
         held["bytes"] -= len(body)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
-    return answers.json(msgspec.to_builtins(outcome), status=400 if is_useless else 200)
+    answer = msgspec.to_builtins(outcome)
+    if refusals.reasons:
+        answer["rejected"] = msgspec.to_builtins(refusals)
+    return answers.json(answer, status=400 if is_useless else 200)
 
 
 async def traces(request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.axis import Axis
-from collector.model.record import Outcome
+from collector.model.record import Outcome, Refusals
 from collector.series.store import Store
 from collector.telemetry import Rejected
 
@@ -82,8 +82,8 @@ class View(Protocol):
         """A runbook page's Markdown."""
         ...
 
-    async def push(self, body: bytes, content_type: str) -> Outcome:
-        """Count pushed events. Returns when they are counted."""
+    async def push(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count pushed events. Returns when they are counted, with what could not be used."""
         ...
 
     async def push_traces(self, body: bytes, content_type: str) -> Outcome:

@@ -364,10 +364,13 @@ def test_every_scheme_has_its_source(url: str, *, is_pushed: bool) -> None:
     assert "'p'" not in repr(vars(first))
 
 
+OF_THE_FORMAT = {"format", "retry", "dead_letter"}
+"""What changes how records are read, not how they are fetched."""
 OPTIONS = [
     (scheme, name, "true" if name == "tls" else option.choices[-1] if option.choices else "written")
     for scheme in ("kafka", "redis-stream")
     for name, option in SCHEMES[scheme].options.items()
+    if name not in OF_THE_FORMAT
 ]
 PLACES = {"kafka": "kafka://h/", "redis-stream": "redis-stream://h/0/"}
 
@@ -381,6 +384,16 @@ def test_every_option_of_a_source_reaches_its_client(scheme: str, name: str, val
         for place, written in (("t", {}), (path, {name: value}))
     )
     assert wanted._options != plain._options
+
+
+@pytest.mark.parametrize("option", ["format=messages", "retry=*-retry", "dead_letter=*.dead"])
+@pytest.mark.parametrize("place", PLACES.values())
+def test_options_of_the_format_change_how_records_are_read(place: str, option: str) -> None:
+    """With any of them a message without a kind is no broken event."""
+    body = batch([b'{"id": "1", "type": "a"}'], place="t/0")
+    plain, messages = (feed(parse_source(place + rest, {}, Secret)).decode(body) for rest in ("t", f"t?{option}"))
+    assert [reject.reason for reject in plain.rejects] == ["missing_kind"]
+    assert [event.kind for event in messages.events] == ["sent"]
 
 
 def test_settings_show_no_secret() -> None:

@@ -116,13 +116,24 @@ def test_a_stall_is_the_longest() -> None:
 
 
 def test_sizes_are_as_they_are() -> None:
-    """Trails held, evictions and missed slots are shown as they stand, not added up."""
+    """Trails held and evictions are shown as they stand, not added up."""
     telemetry = Telemetry()
-    telemetry.sizes(5, {"age": 2}, 3)
-    telemetry.sizes(4, {"age": 7}, 3)
+    telemetry.sizes(5, {"age": 2})
+    telemetry.sizes(4, {"age": 7})
     assert telemetry.get("tasktrail_trails") == 4
     assert telemetry.get("tasktrail_evictions", ("age",)) == 7
-    assert telemetry.get("tasktrail_slots_missed") == 3
+
+
+def test_missed_slots_are_said_once_and_counted(caplog) -> None:
+    """A rule that is left out at slots is named in the log once for each reason, and counted for ever."""
+    caplog.set_level("WARNING", "tasktrail")
+    telemetry = Telemetry()
+    telemetry.slots_missed("g", ["Slow"], "slow")
+    telemetry.slots_missed("g", ["Slow"], "slow")
+    telemetry.slots_missed("g", ["Slow", "Quick"], "standstill", 7)
+    assert telemetry.get("tasktrail_rule_slots_missed", ("g", "Slow", "slow")) == 2
+    assert telemetry.get("tasktrail_rule_slots_missed", ("g", "Quick", "standstill")) == 7
+    assert [line.split(" left out")[0] for line in caplog.messages] == ["group g: Slow", "group g: Slow, Quick"]
 
 
 def test_lines_for_people(caplog) -> None:

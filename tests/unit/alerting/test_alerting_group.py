@@ -107,12 +107,29 @@ def test_one_bad_rule(make_group, series):
     assert [rule.health for rule in group.rules] == ["err", "ok", "ok", "ok"]
 
 
-def test_own_mistakes_are_not_hidden(make_group, series):
-    """Only errors of our tree are a rule's; anything else is a bug and ends the evaluation."""
+def test_our_own_mistake_is_one_rules_trouble(make_group, series):
+    """Whatever an evaluation raises makes that rule unhealthy, says where it came from, and stops nobody else."""
     group = make_group(CHAIN)
-    series.answers["y"] = ZeroDivisionError()
-    with pytest.raises(ZeroDivisionError):
-        group.evaluate(series, 0)
+    series.answers.update({"second": ZeroDivisionError("by nothing"), "y": {row(job="a"): 1}})
+    assert [dict(alert.labels)["alertname"] for alert in group.evaluate(series, 0)] == ["B"]
+    assert [rule.health for rule in group.rules] == ["ok", "ok", "err", "ok"]
+    (failure,) = group.failures
+    assert failure.message == group.rules[2].last_error == "internal error: ZeroDivisionError('by nothing')"
+    assert "standins.py" in failure.trace
+    series.answers["second"] = {}
+    group.evaluate(series, 15)
+    assert group.rules[2].health == "ok"
+
+
+def test_what_was_begun_before_a_mistake_is_told(make_rule, series, monkeypatch):
+    """An evaluation that breaks in the middle does not swallow the alerts that it had begun until then."""
+    group = make_rule()
+    series.answers["x"] = {row(job=job): 1 for job in "abc"}
+    (rule,) = group.rules
+    texts = iter([(), ()])
+    monkeypatch.setattr(rule, "_annotations", lambda *_: next(texts))
+    assert [dict(alert.labels)["job"] for alert in group.evaluate(series, 10)] == ["a", "b"]
+    assert (rule.health, rule.state()) == ("err", "firing")
 
 
 def test_query_offset(make_group, series, written):
@@ -172,15 +189,32 @@ def test_many_alerts_are_many_steps(make_group, series):
 
 
 def test_how_a_rule_is(make_group, series):
-    """A rule keeps its health, when it was last evaluated at a slot, and how long that took."""
+    """A rule keeps its health, when it was last evaluated, and what that took."""
     ticks = iter([10.0, 10.25] * 10)
-    group = make_group("groups: [{name: g, rules: [{alert: A, expr: x}]}]", monotonic=lambda: next(ticks))
+    group = make_group("groups: [{name: g, rules: [{alert: A, expr: x}]}]", cpu=lambda: next(ticks))
     (rule,) = group.rules
     assert (rule.health, rule.evaluated_at, rule.state()) == ("unknown", None, "inactive")
     series.answers["x"] = {row(): 1}
     group.evaluate(series, 15)
     assert (rule.health, rule.evaluated_at, rule.evaluation_seconds, rule.state()) == ("ok", 15, 0.25, "firing")
     assert group.interval == 15
+
+
+def test_when_a_rule_was_evaluated(make_group, series):
+    """Where there is a wall's time, a rule and its group say that, and not the instant that was evaluated."""
+    group = make_group("groups: [{name: g, rules: [{alert: A, expr: x}]}]", now=lambda: 1000.0)
+    group.evaluate(series, 15)
+    assert (group.rules[0].evaluated_at, group.evaluated_at) == (1000, 1000)
+
+
+def test_what_others_do_in_between_is_not_the_rules(make_rule, series):
+    """An evaluation that pauses for others is charged its own steps only."""
+    spent = [0.0]
+    group = make_rule(cpu=lambda: spent[0])
+    series.answers["x"] = {row(job=str(number)): 1 for number in range(1000)}
+    for _ in group.steps(series, 10):
+        spent[0] += 5.0
+    assert group.rules[0].evaluation_seconds == 0
 
 
 # recordings between slots

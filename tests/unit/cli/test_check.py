@@ -77,3 +77,18 @@ def test_a_path_that_is_not_there(capsys, tmp_path):
     """A path without a file is a wrong call: exit code 2."""
     code, _, err = check(capsys, tmp_path / "none.yaml")
     assert (code, err) == (2, [f"{tmp_path}/none.yaml:1:1: there is no file to check here"])
+
+
+def test_what_nothing_measures_is_said_and_is_no_finding(tmp_path, capsys):
+    """A rule on queues or workers of celery-exporter is right, and silent: that is a remark, at its place."""
+    path = tmp_path / "celery.yaml"
+    path.write_text(
+        "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: celery_worker_up == 0\n    for: 15m\n"
+        "  - alert: Slow\n    expr: histogram_quantile(0.9, sum by (hostname, le) "
+        "(rate(celery_task_queue_wait_time_bucket[5m]))) > 9\n"
+    )
+    assert main(["check", str(path)]) == 0
+    out, err = capsys.readouterr()
+    (remark, _) = out.splitlines()
+    assert remark.startswith(f"{path}:5:11: remark: nothing measures `celery_worker_up`")
+    assert err == ""

@@ -182,12 +182,76 @@ def test_replay_for_people(call, rules, events, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = call("replay", events, "--rules", rules, "--task", "bad", "--trails")
     assert code == 0
-    for word in ("3 read", "1 malformed", "Failing", "task=a", "failed", "2 notifications", '"task_id": "bad"'):
+    for word in (
+        "3 read",
+        "1 malformed",
+        "Failing",
+        "task=a",
+        "failed",
+        "2 notifications",
+        "task bad: a in queue q, failed",
+    ):
         assert word in out
     assert "\x1b[3" not in out
     lines = [line for line in out.splitlines() if "Failing" in line]
     assert any("firing" in line for line in lines)
     assert any("resolved" in line for line in lines)
+
+
+TOLD = """\
+task bad: a in queue q, failed
+  trace {trace}, sent by web
+  children: child
+  error: E: it broke\\x1b
+  attempt 1 on w retried after 1.500 s with E
+  attempt 2 on worker-2 failed after 0.250 s with E
+    2025-06-15 15:06:45.000  +0.000 s  sent     attempt 1
+    2025-06-15 15:06:46.000  +1.000 s  started  attempt 1  w
+    2025-06-15 15:06:47.500  +2.500 s  retried  attempt 1  w         E
+    2025-06-15 15:06:48.000  +3.000 s  started  attempt 2  worker-2
+    2025-06-15 15:06:48.250  +3.250 s  failed   attempt 2  worker-2  E
+"""
+
+
+def test_replay_tells_the_story_of_a_task(call, rules, tmp_path) -> None:
+    """--task and --trace print timelines that a person can read, one line per attempt and fact."""
+    trace = {"trace_id": "ab" * 16}
+    path = tmp_path / "story.ndjson"
+    lines = [
+        event("sent", "bad", T0, caller="web", **trace),
+        event("started", "bad", T0 + 1, worker="w", attempt=1),
+        event("retried", "bad", T0 + 2.5, worker="w", attempt=1, error="E"),
+        event("started", "bad", T0 + 3, worker="worker-2", attempt=2),
+        event("failed", "bad", T0 + 3.25, worker="worker-2", attempt=2, error="E", error_message="it broke\x1b"),
+        event("sent", "child", T0 + 3.5, parent_id="bad", **trace),
+    ]
+    path.write_bytes(b"\n".join(lines))
+    told = TOLD.format(trace="ab" * 16)
+    assert call("replay", path, "--rules", rules, "--task", "bad")[1].endswith(f"notifications\n\n{told}")
+    code, out, err = call("replay", path, "--rules", rules, "--trace", "ab" * 16)
+    assert (code, err) == (0, "")
+    assert f"trace {'ab' * 16}: 2 tasks\n\n{told}\ntask child: a in queue q, sent\n" in out
+
+
+@pytest.mark.parametrize("option", ["--task", "--trace"])
+def test_replay_says_that_a_task_is_not_there(call, rules, events, option: str) -> None:
+    """An id that no event names is a sentence on stderr and exit code 1; for programs it is null."""
+    code, out, err = call("replay", events, "--rules", rules, option, "nobody")
+    assert (code, err) == (1, f"no event of {option[2:]} nobody is in {events}\n")
+    assert "null" not in out
+    code, out, _ = call("replay", events, "--rules", rules, "--json", option, "nobody")
+    assert (code, json.loads(out)[option[2:]]) == (0, None)
+
+
+def test_replay_cuts_nothing_that_is_piped(call, rules, tmp_path, monkeypatch) -> None:
+    """Without a terminal a table is as wide as what stands in it, and names stay whole, whatever they are."""
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "shop.orders.[bold]" + "very_long_" * 30
+    path = tmp_path / "long.ndjson"
+    path.write_bytes(event("failed", "1", T0, task=name, queue="q" * 100, error="E"))
+    out = call("replay", path, "--rules", rules)[1]
+    assert out.count(name) == 3
+    assert "…" not in out
 
 
 def test_replay_without_an_alert(call, rules, tmp_path) -> None:

@@ -41,6 +41,11 @@ class Fleet:
         self.out.measured_ats.append(at)
         self.out.witnesses.append("id")
 
+    def noted(self, worker):
+        """What follows is of this worker."""
+        out = self.out
+        out.notes = [*(out.notes or []), (len(out.codes), len(out.errors), len(out.measures), worker)]
+
     def flush(self):
         """Let the store observe what was noted."""
         observe(self.out, self.store)
@@ -52,16 +57,16 @@ class Fleet:
             self.fact(fact, at, **names)
         self.flush()
 
-    def one(self, name, **labels):
+    def one(self, name, /, **labels):
         """The only set that equality matchers select."""
         (found,) = self.store.select(name, match(**labels))
         return found
 
-    def increase(self, name, start, end, **labels):
+    def increase(self, name, /, start, end, **labels):
         """The increases of what is selected."""
         return self.store.increase(self.one(name, **labels), start, end).tolist()
 
-    def value(self, name, at=None, **labels):
+    def value(self, name, /, at=None, **labels):
         """Label set -> value of what is present, at the frontier unless told otherwise."""
         series = self.one(name, **labels)
         values, there = self.store.value(series, self.store.frontier if at is None else at)

@@ -40,7 +40,7 @@ class Bench:
         done = self.stitcher.stitch(source, application, events, ats, out)
         if out.measures:
             self.stitcher.watch(source, application, out, np.array(out.measures), np.array(out.seconds))
-        for column in Transitions.__slots__:
+        for column in Transitions.COLUMNS:
             getattr(self.out, column).extend(getattr(out, column))
         for name, count in zip(("accepted", "duplicate", "ignored"), done, strict=True):
             self.outcome[name] += count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import aiohttp
 import numpy as np
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
@@ -10,9 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from collector.model.labels import labels_of
 from collector.series.buckets import LE_TEXT
 from collector.series.expose import Exposed
+from collector.settings import Settings
 from collector.web import exposition
 from collector.web.exposition import SAMPLES, negotiated, pieces, render
-from tests.unit.shell import T0
+from tests.unit.shell import T0, event, running, until
 
 OPEN = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6"
 PROMETHEUS = f"{OPEN},text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
@@ -107,3 +109,28 @@ async def test_a_family_without_series_has_its_head() -> None:
     metric = exposition.Metric("empty", "None.", "gauge")
     text = b"".join([piece async for piece in render([metric], encoder)])
     assert text == b"# HELP empty None.\n# TYPE empty gauge\n"
+
+
+@pytest.mark.parametrize("compat", ["celery-exporter", None])
+async def test_names_of_celery_exporter_are_shown_where_the_configuration_says_so(compat) -> None:
+    """With `compat` they stand on /metrics with their labels, hosts among them; without it never."""
+    settings = Settings(state="none", compat=compat, rules=())
+    async with running(settings) as run, aiohttp.ClientSession() as http:
+        body = event("started", "1", T0, worker="celery@box") + b"\n"
+        body += event("succeeded", "1", T0 + 1, worker="celery@box", run_seconds=1.0)
+        async with http.post(f"{run.url}/v1/events", data=body) as answer:
+            assert answer.status == 200
+        async with http.get(f"{run.url}/api/v1/query", params={"query": "celery_task_started_total"}) as answer:
+            assert answer.status == 200
+        run.clock.at = T0 + 2
+        run.daemon.woken()
+        await until(lambda: run.daemon.store.frontier >= T0 + 2)
+        async with http.get(f"{run.url}/metrics") as answer:
+            found = {one.name: one for one in read_text(await answer.text()) if one.name.startswith("celery_")}
+    labels = {"hostname": "box", "job": "celery-exporter", "name": "a", "queue_name": "q", "source": "http"}
+    if compat is None:
+        assert not found
+        return
+    assert [(one.labels, one.value) for one in found["celery_task_succeeded"].samples] == [(labels, 1)]
+    assert [one.value for one in found["celery_task_runtime"].samples if one.name.endswith("_count")] == [1]
+    assert not {"celery_worker_up", "celery_queue_length"} & found.keys()

@@ -39,6 +39,7 @@ FAILED = {"error": "ValueError", "queue": "r", "source": "http", "task": "b"}
                     "metric": {
                         "__name__": "celery_task_failed_total",
                         "exception": "ValueError",
+                        "hostname": "None",
                         "job": "celery-exporter",
                         "name": "b",
                         "queue_name": "r",
@@ -141,6 +142,7 @@ async def test_series_labels_and_values(asked) -> None:
     assert await asked.data("labels", match="task_failed_total") == ["__name__", "error", "queue", "source", "task"]
     assert await asked.data("labels", match="celery_task_sent_total") == [
         "__name__",
+        "hostname",
         "job",
         "name",
         "queue_name",
@@ -349,9 +351,23 @@ async def test_the_future_is_not_known(asked) -> None:
 async def test_queries_leave_no_series_behind(asked) -> None:
     """Whatever is asked, nothing new exists afterwards."""
     before = asked.run.daemon.store.catalogue.size, set(asked.run.daemon.store.sampled.metrics)
-    for text in ("nobody_total", "task_sent_total{task='new',queue='new'}", "celery_task_sent_total", "x:y[1m]"):
+    for text in ("nobody_total", "task_sent_total{task='new',queue='new'}", "x:y[1m]"):
         await asked.data("query", query=text)
     assert (asked.run.daemon.store.catalogue.size, set(asked.run.daemon.store.sampled.metrics)) == before
+
+
+async def test_a_name_of_celery_exporter_is_counted_by_host_once_it_was_asked_for(asked) -> None:
+    """The first query sees what was counted before, under no host; then hosts are told apart; asking is free."""
+    store = asked.run.daemon.store
+    assert [one["value"][1] for one in await asked.result("celery_task_failed_total")] == ["1"]
+    size = store.catalogue.size
+    assert await asked.result("celery_task_failed_total{name='nobody'}") == []
+    assert store.catalogue.size == size
+    await asked.push(event("failed", "9", T0 + 9, task="b", queue="r", error="ValueError", worker="celery@box"))
+    await asked.to(T0 + 11)
+    found = await asked.result("sum by (hostname) (celery_task_failed_total{name='b'})")
+    assert {one["metric"]["hostname"]: one["value"][1] for one in found} == {"None": "1", "box": "1"}
+    assert (await asked.result("sum(task_failed_total)"))[0]["value"][1] == "2"
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,19 @@ async def test_a_push_with_a_bad_event_counts_the_good_ones(http, run) -> None:
     assert (status, outcome["accepted"], outcome["malformed"]) == (200, 1, 1)
 
 
+async def test_a_push_is_told_what_could_not_be_used(http, run) -> None:
+    """The answer counts what was rejected by reason, and shows the first few with their places and details."""
+    bad = [b'{"kind":"sent"}'] * 1200 + [b"{"]
+    status, outcome = await push(http, run, b"\n".join([SENT, *bad, STARTED]))
+    assert (status, outcome["accepted"], outcome["malformed"]) == (200, 2, 1201)
+    reasons, first = outcome["rejected"]["reasons"], outcome["rejected"]["first"]
+    assert sorted(reasons.values()) == [1, 1200]
+    assert [one["index"] for one in first] == list(range(1, 11))
+    assert {one["reason"] for one in first} == {max(reasons, key=reasons.get)}
+    assert all("task_id" in one["detail"] for one in first)
+    assert await push(http, run, event("sent", "9", T0)) == (200, {**COUNTED, "read": 1, "accepted": 1})
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"kind":"sent"}', b"null"])
 async def test_a_push_without_any_event_is_a_bad_request(http, run, body: bytes) -> None:
     """Where nothing can be used the answer is 400, and it is counted with its reason; the next one counts."""
