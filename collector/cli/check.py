@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from collector import routefiles, targets
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import RuleFile
 from collector.alerting.rulefile import load as load_rules
@@ -20,11 +21,15 @@ from collector.cli.ground import ground
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
+from collector.routing.routefile import Routing
+from collector.routing.routefile import load as load_routes
+from collector.routing.unreachable import unreachable, unused
 from collector.ruletesting import rules_of
 from collector.settings import Settings
 from collector.settings import load as load_settings
 
-Read = Callable[[str, str], RuleFile | Settings | TestFile]
+Checked = RuleFile | Settings | TestFile | Routing
+Read = Callable[[str, str], Checked]
 """Path and text to what a file says. Raises ProblemsError."""
 
 
@@ -38,7 +43,7 @@ def main(arguments: argparse.Namespace) -> int:
     files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
     named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
-    whole: list[RuleFile | Settings | TestFile] = []
+    whole: list[Checked] = []
     passed_over: list[str] = []
     for file in files:
         try:
@@ -57,7 +62,7 @@ def main(arguments: argparse.Namespace) -> int:
             except ProblemsError as error:
                 problems += error.problems
     problems += _findings(whole)
-    for line in passed_over:
+    for line in [*passed_over, *_remarks(whole)]:
         print(line)
     problems = sorted(dict.fromkeys(problems))
     for problem in problems:
@@ -69,11 +74,19 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(whole: list[RuleFile | Settings | TestFile]) -> Iterator[Problem]:
-    """What is found in rule files that have no problem by themselves."""
+def _findings(whole: list[Checked]) -> Iterator[Problem]:
+    """What is found in files that have no problem by themselves."""
+    for routing in (one for one in whole if isinstance(one, Routing)):
+        yield from (*routing.undone, *targets.undone(routing), *unreachable(routing))
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
-    return findings(rule_files, ground(rule_files, labels))
+    yield from findings(rule_files, ground(rule_files, labels))
+
+
+def _remarks(whole: list[Checked]) -> list[str]:
+    """What is no problem, and good to know: what a route file defines and does not use."""
+    found = [problem for one in whole if isinstance(one, Routing) for problem in unused(one)]
+    return [f"{problem} (no problem)" for problem in sorted(found)]
 
 
 def _files(path: str) -> list[Path]:
@@ -93,6 +106,7 @@ def _tests(path: str, text: str) -> TestFile:
     """Raises ProblemsError for its rule files, too: where they are checked themselves, they say the same."""
     file = load_tests(path, text, compile_expr)
     specs, missing = rules_of(file)
+    routefiles.of_tests(file)
     if problems := missing + unknown_alerts(file, specs):
         raise ProblemsError(problems)
     return file
@@ -108,8 +122,10 @@ KINDS: tuple[tuple[str, str, Read | None], ...] = (
     ("rule_files", "unit tests of rules", _tests),
     ("tests", "unit tests of rules", _tests),
     ("evaluation_interval", "unit tests of rules", _tests),
-    ("route", "route files", None),
-    ("receivers", "route files", None),
+    ("route", "route files", load_routes),
+    ("receivers", "route files", load_routes),
+    ("inhibit_rules", "route files", load_routes),
+    ("time_intervals", "route files", load_routes),
     ("defaults", "task contracts", None),
 )
 
