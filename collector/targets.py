@@ -215,13 +215,14 @@ def undone(routing: Routing) -> list[Problem]:
         if kind.build is None:
             found.append(_unserved(spec))
             continue
-        found += _unused(spec, kind)
         try:
             kind.build(_Given(spec.options, None))
         except _NoFileError:
-            continue
+            pass
         except ChannelError as error:
             found.append(_problem(spec, error))
+            continue
+        found += _unused(spec, kind)
     return found
 
 

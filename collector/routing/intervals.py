@@ -37,7 +37,7 @@ class TimeInterval(msgspec.Struct, frozen=True, kw_only=True):
     times: tuple[Range, ...] | None = None
     """First minute inside, first minute outside."""
     weekdays: tuple[Range, ...] | None = None
-    """0 is Sunday."""
+    """0 is Sunday; a range may go over the end of the week, as in newer versions of Alertmanager."""
     days_of_month: tuple[Range, ...] | None = None
     """Negative days count from the month's end."""
     months: tuple[Range, ...] | None = None
@@ -59,7 +59,7 @@ def contains(interval: TimeInterval, at: float) -> bool:
         (interval.times is None or any(first <= minute < end for first, end in interval.times))
         and (interval.days_of_month is None or any(_has_day(one, local.day, length) for one in interval.days_of_month))
         and _allows(interval.months, local.month)
-        and _allows(interval.weekdays, local.isoweekday() % 7)
+        and (interval.weekdays is None or any(_has_weekday(one, local.isoweekday() % 7) for one in interval.weekdays))
         and _allows(interval.years, local.year)
     )
 
@@ -71,6 +71,11 @@ def covering(names: Sequence[str], intervals: Intervals, at: float) -> str:
 
 def _allows(ranges: tuple[Range, ...] | None, value: int) -> bool:
     return ranges is None or any(first <= value <= last for first, last in ranges)
+
+
+def _has_weekday(days: Range, day: int) -> bool:
+    first, last = days
+    return first <= day <= last if first <= last else day >= first or day <= last
 
 
 def _has_day(days: Range, day: int, length: int) -> bool:
@@ -131,7 +136,7 @@ def interval_of(document: IntervalDocument, problems: list[Problem]) -> TimeInte
         zone = "UTC"
     return TimeInterval(
         times=None if document.times is None else tuple(_times(one, problems) for one in document.times),
-        weekdays=ranges("weekdays", lambda text: _ordered(text, _weekday)),
+        weekdays=ranges("weekdays", lambda text: _ends(text, _weekday)),
         days_of_month=ranges("days_of_month", _days),
         months=ranges("months", lambda text: _ordered(text, _month)),
         years=ranges("years", lambda text: _ordered(text, _number)),

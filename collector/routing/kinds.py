@@ -207,6 +207,7 @@ class Slack(Options, frozen=True, kw_only=True):
     mrkdwn_in: list[str] = []
     actions: Plain | None = None
     update_message: bool = False
+    post_updates_to_thread: bool = False
     timeout: Duration = Duration(0)
 
 
@@ -292,6 +293,7 @@ class Telegram(Options, frozen=True, kw_only=True):
     message: str | None = None
     disable_notifications: bool = False
     parse_mode: str | None = None
+    timeout: Duration = Duration(0)
 
 
 class Discord(Options, frozen=True, kw_only=True):

@@ -132,6 +132,7 @@ class Rocketchat(Options, frozen=True, kw_only=True):
     title: str | None = None
     title_link: str | None = None
     text: str | None = None
+    message_text: str | None = None
     fields: Plain | None = None
     short_fields: bool = False
     emoji: str | None = None
@@ -152,6 +153,7 @@ class Incidentio(Options, frozen=True, kw_only=True):
     url_file: str | None = None
     alert_source_token: Secret | None = None
     alert_source_token_file: str | None = None
+    metadata: Plain | None = None
     max_alerts: int = 0
     timeout: Duration = Duration(0)
 

@@ -288,7 +288,9 @@ class _Reader:
         return self.pairs(place, key, pairs, "=")
 
     def regular(self, place: Place, key: str, pairs: Mapping[str, str]) -> list[Matcher]:
-        return self.pairs(place, key, pairs, "=~")
+        found = self.pairs(place, key, pairs, "=~")
+        # Anchored twice, as Alertmanager has them in what it shows and in the keys of groups.
+        return [matcher(one.name, "=~", f"^(?:{one.value})$") for one in found]
 
     def pairs(self, place: Place, key: str, pairs: Mapping[str, str], op: str) -> list[Matcher]:
         found = []
