@@ -26,7 +26,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from collector.model.alert import Alert
+from collector.channels import webhook
+from collector.model.alert import Alert, Notification
 from collector.model.labels import fingerprint, labels_of
 from collector.routefiles import load
 from collector.routing.group import Target
@@ -39,6 +40,8 @@ pytestmark = pytest.mark.slow
 LONG = 9.0
 """Seconds that the stories take."""
 STEP = 0.05
+BODIES: list[dict[str, Any]] = []
+"""All that the real Alertmanager has posted."""
 Said = tuple[str, str, str, str]
 """Receiver, status, names of those that fire, names of those that have ended."""
 
@@ -188,22 +191,23 @@ def timeline() -> list[tuple[float, str, bool, dict[str, str]]]:
     return sorted(found, key=lambda one: one[0])
 
 
-def said(groups: dict[tuple[str, str], list[Said]], receiver: str, story: str, group: Any, alerts: Any) -> None:
-    """Write down one notification; `alerts` are pairs of name and whether it fires."""
+def said(groups: dict[tuple[str, str], list[Said]], receiver: str, story: str, group: str, alerts: Any) -> None:
+    """Write down one notification; `group` is its groupKey, `alerts` are pairs of name and whether it fires."""
     firing = sorted(name for name, fires in alerts if fires)
     ended = sorted(name for name, fires in alerts if not fires)
     status = "firing" if firing else "resolved"
-    key = f"{receiver} {json.dumps(sorted(group.items()))}"
-    groups[story, key].append((receiver, status, " ".join(firing), " ".join(ended)))
+    groups[story, f"{receiver} {group}"].append((receiver, status, " ".join(firing), " ".join(ended)))
 
 
 class _Hook(BaseHTTPRequestHandler):
     groups: dict[tuple[str, str], list[Said]]
+    bodies: list[dict[str, Any]]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         alerts = [(one["labels"]["n"], one["status"] == "firing") for one in body["alerts"]]
-        said(self.groups, body["receiver"], body["alerts"][0]["labels"]["story"], body["groupLabels"], alerts)
+        said(self.groups, body["receiver"], body["alerts"][0]["labels"]["story"], body["groupKey"], alerts)
+        self.bodies.append(body)
         self.send_response(200)
         self.end_headers()
 
@@ -215,7 +219,7 @@ class _Hook(BaseHTTPRequestHandler):
 def hook() -> Iterator[tuple[str, dict[tuple[str, str], list[Said]]]]:
     """A webhook target: its address, and what it was told."""
     groups: dict[tuple[str, str], list[Said]] = defaultdict(list)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Hook", (_Hook,), {"groups": groups}))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Hook", (_Hook,), {"groups": groups, "bodies": BODIES}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", groups
     server.shutdown()
@@ -302,7 +306,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list
             grouping.confirm(one, now)
             alerts = [(dict(alert.labels)["n"], alert.state == "firing") for alert in one.alerts]
             story = dict(one.alerts[0].labels)["story"]
-            said(groups, one.receiver, story, dict(one.group_labels), alerts)
+            said(groups, one.receiver, story, one.group_key, alerts)
     return groups
 
 
@@ -340,3 +344,20 @@ def test_something_was_said(theirs: Any) -> None:
     """The stories are heard: all but those that are to be silent have notifications of the real Alertmanager."""
     silent = {"short", "muted", "not active"}
     assert {name for name in STORIES if any(story == name for story, _ in theirs)} == set(STORIES) - silent
+
+
+def test_the_same_fields_are_posted(theirs: Any) -> None:
+    """Our webhook's JSON has the fields of Alertmanager's with values of the same kinds, and one more in each alert."""
+    assert theirs
+    body = next(body for body in BODIES if body["status"] == "resolved")
+    alert = changed({"n": "a"}, 1_790_000_000.0, {}, is_firing=True)
+    notification = Notification(
+        key="k", at=1.0, receiver="hook", status="firing", group_labels=(), common_labels=(), common_annotations=(),
+        alerts=(alert,), title="", text="", group_key="{}:{}", external_url="http://h",
+    )  # fmt: skip
+    ours = json.loads(webhook.body(notification))
+    assert {key: type(value) for key, value in ours.items()} == {key: type(value) for key, value in body.items()}
+    (said_alert,) = ours["alerts"]
+    assert set(said_alert) - set(body["alerts"][0]) == {"evidence"}
+    assert set(body["alerts"][0]) <= set(said_alert)
+    assert (ours["version"], ours["truncatedAlerts"]) == (body["version"], body["truncatedAlerts"]) == ("4", 0)
