@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from collector import targets
 from collector.cli.main import main
+from collector.routing.routefile import load
+from collector.routing.unreachable import unreachable, unused
 from tests import alertmanager
 from tests.unit.routing.routing_files import Files
 
@@ -204,3 +207,21 @@ def test_the_same_files_are_refused(amtool: str, tmp_path: Path, change: tuple[s
     (tmp_path / "a.tmpl").write_text("")
     refused, _ = theirs(amtool, "check-config", str(path))
     assert ours("routes", "show", "--routes", str(path))[0] == refused
+
+
+def test_the_example_of_the_readme(amtool: str, tmp_path: Path) -> None:
+    """It is read without a problem; without what is ours, amtool takes it, and both route alike."""
+    text = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(# routes.yaml\n.*?)```", text, re.DOTALL)
+    routing = load("routes.yaml", example)
+    assert (targets.undone(routing), unreachable(routing), unused(routing)) == ([], [], [])
+    assert any(route.escalate for route in routing.route.routes)
+    plain = "".join(
+        line for line in example.splitlines(keepends=True) if "escalate" not in line and "apprise" not in line
+    )
+    path = tmp_path / "routes.yaml"
+    path.write_text(plain, encoding="utf-8")
+    assert theirs(amtool, "check-config", str(path))[0] == 0
+    for label in ("severity=page", "severity=info", "severity=none"):
+        answer = theirs(amtool, "config", "routes", "test", f"--config.file={path}", label)
+        assert ours("routes", "test", "--routes", str(path), label) == answer
