@@ -27,6 +27,8 @@ MONTHS = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
 )  # fmt: skip
+LOCAL = "Local"
+"""The zone that this machine is set to."""
 _CLOCK = re.compile(r"(?:([01]\d|2[0-3]):([0-5]\d)|24:00)")
 _NUMBER = re.compile(r"[-+]?\d{1,9}")
 
@@ -51,8 +53,11 @@ Intervals: TypeAlias = Mapping[str, Sequence[TimeInterval]]
 
 def contains(interval: TimeInterval, at: float) -> bool:
     """Whether an instant, Unix seconds, lies in the interval."""
-    zone = UTC if interval.zone == "UTC" else ZoneInfo(interval.zone)
-    local = datetime.fromtimestamp(at, zone)
+    local = datetime.fromtimestamp(at, UTC)
+    if interval.zone == LOCAL:
+        local = local.astimezone()
+    elif interval.zone != "UTC":
+        local = local.astimezone(ZoneInfo(interval.zone))
     minute = local.hour * 60 + local.minute
     length = monthrange(local.year, local.month)[1]
     return (
@@ -129,7 +134,8 @@ def interval_of(document: IntervalDocument, problems: list[Problem]) -> TimeInte
 
     zone = document.location or "UTC"
     try:
-        ZoneInfo(zone)
+        if zone not in ("UTC", LOCAL):
+            ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         message = f"there is no time zone `{zone}` on this system: write a name such as Europe/Berlin"
         problems.append(document.place.at("location").problem(message))

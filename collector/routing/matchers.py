@@ -35,6 +35,7 @@ _ESCAPE = re.compile(
 )
 _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"'}
 _WRITTEN = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+_GO = str.maketrans({value: f"\\{name}" for name, value in _SIMPLE.items()})
 _RESERVED = re.compile(r"[\s{}!=~,\\\"'`]")
 
 
@@ -86,8 +87,23 @@ def hold(matchers: Iterable[Matcher], labels: Labels) -> bool:
 
 
 def _written(one: Matcher) -> str:
-    name = f'"{one.name.translate(_WRITTEN)}"' if _RESERVED.search(one.name) else one.name
-    return f'{name}{one.op}"{one.value.translate(_WRITTEN)}"'
+    if _RESERVED.search(one.name):
+        return f"{_quoted(one.name)}{one.op}{_quoted(one.value)}"
+    return f'{one.name}{one.op}"{one.value.translate(_WRITTEN)}"'
+
+
+def _quoted(text: str) -> str:
+    """As Go quotes a text."""
+    return (
+        '"'
+        + "".join(character if character.isprintable() else _escaped(character) for character in text.translate(_GO))
+        + '"'
+    )
+
+
+def _escaped(character: str) -> str:
+    number = ord(character)
+    return f"\\x{number:02x}" if number < 0x80 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def _test(op: Op, value: str) -> Callable[[str], bool]:

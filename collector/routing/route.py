@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -62,17 +62,19 @@ def match(route: Route, labels: Labels) -> tuple[Route, ...]:
 
     Empty only where the route's own matchers do not hold.
     """
-    if route.matchers:
-        values = dict(labels)
-        if not all(matcher.matches(values.get(matcher.name, "")) for matcher in route.matchers):
-            return ()
+    return tuple(_match(route, dict(labels)))
+
+
+def _match(route: Route, values: Mapping[str, str]) -> list[Route]:
+    if not all(matcher.matches(values.get(matcher.name, "")) for matcher in route.matchers):
+        return []
     found: list[Route] = []
     for child in route.routes:
-        taken = match(child, labels)
-        found.extend(taken)
+        taken = _match(child, values)
+        found += taken
         if taken and not child.continues:
             break
-    return tuple(found) or (route,)
+    return found or [route]
 
 
 def muted(route: Route, intervals: Intervals, at: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -68,6 +69,19 @@ def test_named_zones(at: str, *, holds: bool) -> None:
     """Hours are those of the named zone, in summer as in winter, also on the days when its clocks change."""
     written = "{times: [{start_time: '01:00', end_time: '03:00'}], location: Europe/Berlin}"
     assert inside(written, at, "Europe/Berlin") is holds
+
+
+def test_the_zone_of_this_machine(monkeypatch) -> None:
+    """`Local` is the zone that the machine is set to."""
+    written = "{times: [{start_time: '01:00', end_time: '03:00'}], location: Local}"
+    try:
+        monkeypatch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        assert inside(written, "2026-07-01T02:30", "Europe/Berlin")
+        assert not inside(written, "2026-07-01T02:30", "UTC")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_muted_says_why() -> None:

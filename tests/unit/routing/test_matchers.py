@@ -19,6 +19,7 @@ from collector.routing.matchers import parse_matcher, parse_matchers, written
         (r'a="say \"hi\""', r'{a="say \"hi\""}'),
         (r'a="\d"', r'{a="\\d"}'),  # a lone backslash: only the older grammar reads it
         (r'a="\x41"', r'{a="\\x41"}'),  # both read it, and differ: the older one holds
+        (r'"a b"="\t\\\u0001\u00a0\U000e0001ä"', r'{"a b"="\t\\\x01\u00a0\U000e0001ä"}'),
         (r'"a"="\x41\101\u00e4\t"', '{a="AAä\t"}'),  # a quoted name: only the newer one reads it
         ('"team name"="x"', '{"team name"="x"}'),
         ("ünit=x", '{ünit="x"}'),

@@ -16,7 +16,7 @@ from collector.cli.main import main
 from collector.routing.routefile import load
 from collector.routing.unreachable import unreachable, unused
 from tests import alertmanager
-from tests.unit.routing.routing_files import Files
+from tests.integration.routing_files import Files
 
 pytestmark = pytest.mark.slow
 
@@ -183,6 +183,8 @@ CHANGES = (
     ("'2020:2030'", "'2030:2020'"),
     ("years: ['2020:2030']", "location: Europe/Berlin"),
     ("years: ['2020:2030']", "location: Europe/Berlinn"),
+    ("years: ['2020:2030']", "location: Local"),
+    ("years: ['2020:2030']", "location: ''"),
     ("years: ['2020:2030']", "year: [2020]"),
     ("- name: night", "- name: night\n- name: night"),
     ("- name: night", "- times: []"),
@@ -211,7 +213,7 @@ def test_the_same_files_are_refused(amtool: str, tmp_path: Path, change: tuple[s
 
 def test_the_example_of_the_readme(amtool: str, tmp_path: Path) -> None:
     """It is read without a problem; without what is ours, amtool takes it, and both route alike."""
-    text = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
+    text = Path(__file__).parents[2].joinpath("README.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(# routes.yaml\n.*?)```", text, re.DOTALL)
     routing = load("routes.yaml", example)
     assert (targets.undone(routing), unreachable(routing), unused(routing)) == ([], [], [])
