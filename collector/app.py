@@ -126,6 +126,8 @@ async def run(
         telemetry.target_understood(config.name, config.description)
     if is_unsent:
         telemetry.said("no --notify target: alerts are printed on standard output, and listed at /api/v1/alerts")
+    if not targets:
+        telemetry.said("no receiver has a target: nothing is sent; alerts are listed at /api/v1/alerts")
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
     gc.freeze()
