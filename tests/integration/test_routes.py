@@ -63,3 +63,12 @@ def test_what_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
         "  - {project: P, issue_type: B, api_url: 'http://h/'}\n  webhook_configs:\n  - url: 'http://h/'"))  # fmt: skip
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, f"{path}:16:5: `jira_configs` is not served" in done.stderr) == (2, True)
+
+
+def test_a_file_whose_receivers_tell_nobody(run: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Start-up says that nothing will be sent, and what the file asks for and does not get."""
+    path = tmp_path / "routes.yaml"
+    path.write_text("route: {receiver: none}\nreceivers: [{name: none}]\ntemplates: ['*.tmpl']\n")
+    daemon = run("--routes", str(path), "--state", "none")
+    assert "no receiver has a target" in daemon.log
+    assert f"{path}:3:1: `templates` are not used" in daemon.log
