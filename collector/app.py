@@ -15,20 +15,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collector import __version__, channels, rulefiles, supervisor
+from collector import __version__, rulefiles, supervisor
+from collector.audience import Audience, understood
 from collector.axis import Axis
-from collector.channels import ChannelConfig
 from collector.daemon import Daemon
 from collector.delivery import Delivery
 from collector.intake import Lane
 from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
-from collector.model.errors import ChannelError, Problem, ProblemsError, TasktrailError
+from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.pipeline import Limits, Pipeline
 from collector.plugs import Feed, feed, pushed, runbooks
-from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.settings import Settings
 from collector.telemetry import Telemetry
@@ -49,7 +48,6 @@ HURRIED_SECONDS = 0.1
 """The same, where somebody is in a hurry."""
 UNREAD = {
     "tasks": "`tasks` files are not read by this version: remove the setting",
-    "routes": "`routes` files are not read by this version: remove the setting",
     "labels": "`labels` of events do not become labels of metrics in this version: remove the setting",
 }
 """Settings that do nothing yet: refused, so that nobody relies on them."""
@@ -101,16 +99,19 @@ async def run(
     telemetry = Telemetry()
     pages = runbooks()
     read_rules = partial(rulefiles.load, settings.rules, parts.rewrite)
-    is_unsent = not settings.notify and not parts.channels
+    is_unsent = not settings.notify and not parts.channels and not settings.routes
     if is_unsent:  # whoever names no target yet shall see what would have been sent
         settings = msgspec.structs.replace(settings, notify=(Secret("log:"),))
-    specs, opened, secret = checked(read_rules, partial(understood, settings), partial(token, settings))
-    targets = [*parts.channels, *(config.open() for config in opened)]
+    specs, audience, secret = checked(read_rules, partial(audience_of, settings), partial(token, settings))
+    targets = [*parts.channels, *(config.open() for config in audience.configs)]
+    for channel in parts.channels:
+        audience.add(channel.name)
     pipeline = Pipeline(
         limits(settings),
         specs,
         telemetry=telemetry,
-        receivers={"default": [Receiver(target.name) for target in targets]},
+        routing=audience.routing,
+        receivers=audience.receivers,
         wording=Wording(external_url=settings.external_url or "", runbooks=pages),
         external_labels=settings.external_labels,
         cpu=clock.cpu,
@@ -122,10 +123,12 @@ async def run(
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
-    for config in opened:
+    for config in audience.configs:
         telemetry.target_understood(config.name, config.description)
     if is_unsent:
         telemetry.said("no --notify target: alerts are printed on standard output, and listed at /api/v1/alerts")
+    if not targets:
+        telemetry.said("no receiver has a target: nothing is sent; alerts are listed at /api/v1/alerts")
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
     gc.freeze()
@@ -170,23 +173,16 @@ def checked(first: Callable[[], T1], second: Callable[[], T2], third: Callable[[
     return found[0], found[1], found[2]
 
 
-def understood(settings: Settings) -> list[ChannelConfig]:
-    """The targets of `notify`, for the built-in route. Raises ProblemsError with all problems; they show no secret."""
-    configs: list[ChannelConfig] = []
-    problems = [Problem(name, 1, 1, message) for name, message in UNREAD.items() if getattr(settings, name)]
-    for number, url in enumerate(settings.notify, 1):
-        try:
-            config = channels.from_url(url.reveal())
-        except ChannelError as error:
-            problems.append(Problem("notify", number, 1, str(error)))
-            continue
-        if any(config.name == other.name for other in configs):
-            problems.append(Problem("notify", number, 1, f"the target {config.name} is named twice: remove one"))
-            continue
-        configs.append(config)
-    if problems:
-        raise ProblemsError(problems)
-    return configs
+def audience_of(settings: Settings) -> Audience:
+    """Who is told. Raises ProblemsError, also for settings that do nothing yet."""
+    unread = [Problem(name, 1, 1, message) for name, message in UNREAD.items() if getattr(settings, name)]
+    if not unread:
+        return understood(settings)
+    try:
+        understood(settings)
+    except ProblemsError as error:
+        unread += error.problems
+    raise ProblemsError(unread)
 
 
 def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> list[tuple[Lane, Callable[[], Source]]]:

@@ -21,10 +21,11 @@ from collector.ingest import Ingest
 from collector.model.alert import Alert, Notification
 from collector.model.labels import labels_of
 from collector.promql import compile_expr
+from collector.routing.group import Target as Receiver
 from collector.routing.grouping import Grouping
-from collector.routing.grouping import Target as Receiver
 from collector.routing.message import Wording
 from collector.routing.route import BUILT_IN
+from collector.routing.routefile import Routing
 from collector.series import celery
 from collector.series.observe import METRICS
 from collector.series.store import Store
@@ -90,6 +91,7 @@ class Pipeline:
         specs: Sequence[GroupSpec],
         *,
         telemetry: Telemetry,
+        routing: Routing | None = None,
         receivers: Mapping[str, Sequence[Receiver]] | None = None,
         wording: Wording | None = None,
         external_labels: Mapping[str, str] | None = None,
@@ -108,7 +110,13 @@ class Pipeline:
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
         self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
-        self.grouping = Grouping(BUILT_IN, receivers, self.wording)
+        self.grouping = Grouping(
+            routing.route if routing else BUILT_IN,
+            receivers,
+            self.wording,
+            inhibit_rules=routing.inhibit_rules if routing else (),
+            intervals=routing.intervals if routing else {},
+        )
         self._external_labels = external_labels or {}
         self._cpu = cpu
         self._witnesses: dict[str, Witness] = {}

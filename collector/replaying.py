@@ -18,7 +18,9 @@ from collector.ingest import chunks
 from collector.model.alert import Alert, Notification
 from collector.model.record import Batch
 from collector.pipeline import Limits, Pipeline
+from collector.routefiles import receivers
 from collector.routing.message import Wording
+from collector.routing.routefile import Routing
 from collector.series.expose import totals
 from collector.telemetry import Telemetry
 from collector.ticker import Target
@@ -30,7 +32,7 @@ GRID = 10
 class Replay:
     """One run over recorded events."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what replay and tests may say
         self,
         specs: Sequence[GroupSpec],
         *,
@@ -38,10 +40,18 @@ class Replay:
         source: str = "replay",
         limits: Limits | None = None,
         wording: Wording | None = None,
+        routing: Routing | None = None,
     ) -> None:
         self.axis = Axis(name=source, application="", clock="event", is_up=True)
         self.telemetry = Telemetry()
-        self.pipeline = Pipeline(limits or Limits(), specs, telemetry=self.telemetry, wording=wording)
+        self.pipeline = Pipeline(
+            limits or Limits(),
+            specs,
+            telemetry=self.telemetry,
+            routing=routing,
+            receivers=receivers(routing),
+            wording=wording,
+        )
         self.pipeline.axes.append(self.axis)
         self.episodes: dict[tuple[str, float], Alert] = {}
         self.notifications: list[Notification] = []

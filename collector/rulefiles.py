@@ -11,6 +11,9 @@ from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
 
+OTHERS = frozenset(("routes", "tasks"))
+"""How the files are called that stand beside rules in a folder, and are none."""
+
 
 def load(rules: Sequence[str], rewrite: Callable[[str], str] = str) -> list[GroupSpec]:
     """The groups of all that is named; `rewrite` goes over each text first. Raises ProblemsError."""
@@ -24,7 +27,9 @@ def files(rules: Sequence[str]) -> list[Path]:
     for name in rules:
         path = shipped() if name == "shipped" else Path(name)
         pages = (
-            sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test")) if path.is_dir() else [path]
+            sorted(page for page in path.glob("*.y*ml") if not page.stem.endswith("_test") and page.stem not in OTHERS)
+            if path.is_dir()
+            else [path]
         )
         if not path.exists() or not pages:
             problems.append(

@@ -38,7 +38,9 @@ from collector.model.record import Batch
 from collector.model.stale import STALE
 from collector.pipeline import Limits, Pipeline
 from collector.promql import compile_expr
+from collector.routefiles import receivers
 from collector.routing.message import Wording
+from collector.routing.routefile import Routing
 from collector.series.store import Store
 from collector.telemetry import Telemetry
 from collector.ticker import FUZZ, instant_of
@@ -68,10 +70,10 @@ def rules_of(file: TestFile) -> tuple[list[GroupSpec], list[Problem]]:
     return sorted(specs, key=lambda spec: file.group_order.get(spec.name, 0)), missing
 
 
-def run(file: TestFile, specs: Sequence[GroupSpec]) -> Iterator[TestResult]:
+def run(file: TestFile, specs: Sequence[GroupSpec], routing: Routing | None = None) -> Iterator[TestResult]:
     """The file's tests, one after the other; none knows of another."""
     for test in file.tests:
-        yield _Run(file, test, specs).result()
+        yield _Run(file, test, specs, routing).result()
 
 
 class _Samples:
@@ -104,14 +106,15 @@ class _Watched(msgspec.Struct):
 class _Run:
     """One test on its way. Instants are whole milliseconds after its start."""
 
-    def __init__(self, file: TestFile, test: Test, specs: Sequence[GroupSpec]) -> None:
+    def __init__(self, file: TestFile, test: Test, specs: Sequence[GroupSpec], routing: Routing | None) -> None:
         self.file = file
         self.test = test
         self.has_events = bool(test.events)
         base = test.start if test.start is not None else BASE if self.has_events else 0.0
         self.base = round(base * 1000)
         wording = Wording(external_url=test.external_url)
-        self.pipeline = Pipeline(Limits(), (), telemetry=Telemetry(), wording=wording)
+        told = receivers(routing)
+        self.pipeline = Pipeline(Limits(), (), telemetry=Telemetry(), routing=routing, receivers=told, wording=wording)
         self.store = self.pipeline.store
         self.axis = Axis(name=SOURCE, application="", clock="event", is_up=True)
         self.samples = _Samples(self.store)

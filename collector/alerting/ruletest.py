@@ -96,6 +96,7 @@ class _TestDocument(msgspec.Struct, kw_only=True):
 class _FileDocument(msgspec.Struct, kw_only=True):
     place: Place
     rule_files: list[str] = []
+    route_file: str = ""
     evaluation_interval: Duration = Duration(0)
     group_eval_order: list[str] = []
     fuzzy_compare: bool = False
@@ -178,6 +179,8 @@ class TestFile(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     rule_files: tuple[tuple[str, Place], ...]
     """Paths or patterns, relative to the file, and where they are written."""
+    route_file: tuple[str, Place] | None = None
+    """What notifications go by, relative to the file; without one the built-in route holds."""
     evaluation_interval: float
     group_order: dict[str, int]
     """The rank of a group by its name; groups that are not named have 0, as in promtool."""
@@ -197,6 +200,7 @@ def load(path: str, text: str, compile_expr: Compiler) -> TestFile:
     return TestFile(
         path=path,
         rule_files=tuple((name, document.place.at("rule_files", i)) for i, name in enumerate(document.rule_files)),
+        route_file=(document.route_file, document.place.at("route_file")) if document.route_file else None,
         evaluation_interval=interval,
         group_order=order,
         fuzzy_compare=document.fuzzy_compare,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -26,6 +27,8 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
     connect_seconds: float = 5.0
     max_alerts: int = 1_000
     spacing_seconds: float = 0.0
+    headers: Mapping[str, Secret] = {}
+    """Sent besides our own, which they may replace: what the receiving side asks for."""
 
     @property
     def description(self) -> str:
@@ -78,6 +81,7 @@ class WebhookChannel:
             "Content-Type": "application/json",
             "User-Agent": "tasktrail",
             "Idempotency-Key": notification.key,
+            **{name: value.reveal() for name, value in config.headers.items()},
         }
         try:
             # A redirected POST would become a GET and look like a success, so redirects are refused as they are.

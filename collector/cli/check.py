@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import yaml
 
+from collector import routefiles, targets
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import RuleFile
 from collector.alerting.rulefile import load as load_rules
@@ -23,13 +24,16 @@ from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
 from collector.promql import compile_expr
+from collector.routing.routefile import Routing
+from collector.routing.routefile import load as load_routes
+from collector.routing.unreachable import unreachable, unused
 from collector.ruletesting import rules_of
 from collector.series.celery import UNMEASURED
 from collector.settings import Settings
 from collector.settings import load as load_settings
 from collector.taskfile import load as load_contracts
 
-Whole: TypeAlias = RuleFile | Settings | TestFile | Contracts
+Whole: TypeAlias = RuleFile | Settings | TestFile | Contracts | Routing
 """What a file says."""
 Read = Callable[[str, str], Whole]
 """Path and text to what a file says. Raises ProblemsError."""
@@ -46,57 +50,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0 where nothing was found, 1 otherwise, 2 where a path is not there."""
     files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
-    named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
     whole: list[Whole] = []
-    passed_over: list[str] = []
     for file in files:
         try:
             text = file.read_text(encoding="utf-8")
+            whole.append(_reader_of(text)(str(file), text))
         except (OSError, UnicodeDecodeError) as error:
             problems.append(Problem(str(file), 1, 1, f"cannot be read: {error}"))
-            continue
-        kind, read = _kind_of(text)
-        if read is None and file in named:
-            problems.append(Problem(str(file), 1, 1, f"{kind} are not read by this version: leave the file out"))
-        elif read is None:
-            passed_over.append(f"{file}: passed over, {kind} are not read by this version")
-        else:
-            try:
-                whole.append(read(str(file), text))
-            except ProblemsError as error:
-                problems += error.problems
+        except ProblemsError as error:
+            problems += error.problems
     problems += _findings(whole)
-    for line in passed_over:
-        print(line)
     problems = sorted(dict.fromkeys(problems))
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
         return 1
-    return _explained_or_counted(arguments.explain, whole, len(files) - len(passed_over))
-
-
-def _explained_or_counted(sample: str | None, whole: list[Whole], count: int) -> int:
-    """Nothing is wrong: what the mappings make of the samples, or how many files are fine. Gives the exit code."""
-    if sample:
-        return explained(sample, [one for one in whole if isinstance(one, Settings)])
     for line in _remarks(whole):
         print(line)
-    print(f"{count} files, no problem")
+    if arguments.explain:
+        return explained(arguments.explain, [one for one in whole if isinstance(one, Settings)])
+    print(f"{len(files)} files, no problem")
     return 0
 
 
 def _findings(whole: list[Whole]) -> Iterator[Problem]:
-    """What is found in rule files that have no problem by themselves."""
+    """What is found in files that have no problem by themselves."""
+    for routing in (one for one in whole if isinstance(one, Routing)):
+        yield from (*routing.undone, *targets.undone(routing), *unreachable(routing))
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
-    return findings(rule_files, ground(rule_files, labels))
+    yield from findings(rule_files, ground(rule_files, labels))
 
 
 def _remarks(whole: list[Whole]) -> Iterator[str]:
-    """What is no mistake of the file, but keeps a rule silent: names that are known and that nothing measures yet."""
+    """What is no problem, and good to know: definitions without use, and names that nothing measures yet."""
+    found = [problem for one in whole if isinstance(one, Routing) for problem in unused(one)]
+    yield from (f"{problem} (no problem)" for problem in sorted(found))
     for file in whole:
         for group in file.groups if isinstance(file, RuleFile) else ():
             for rule in group.rules:
@@ -125,6 +116,7 @@ def _tests(path: str, text: str) -> TestFile:
     """Raises ProblemsError for its rule files, too: where they are checked themselves, they say the same."""
     file = load_tests(path, text, compile_expr)
     specs, missing = rules_of(file)
+    routefiles.of_tests(file)
     if problems := missing + unknown_alerts(file, specs):
         raise ProblemsError(problems)
     return file
@@ -135,28 +127,30 @@ def _settings(path: str, text: str) -> Settings:
 
 
 # a key at the top of a file → what reads a file that has it; the first key decides, without any it is configuration
-KINDS: tuple[tuple[str, str, Read | None], ...] = (
-    ("groups", "rule files", _rules),
-    ("rule_files", "unit tests of rules", _tests),
-    ("tests", "unit tests of rules", _tests),
-    ("evaluation_interval", "unit tests of rules", _tests),
-    ("route", "route files", None),
-    ("receivers", "route files", None),
-    ("defaults", "task contracts", load_contracts),
-)
+READERS: dict[str, Read] = {
+    "groups": _rules,
+    "rule_files": _tests,
+    "tests": _tests,
+    "evaluation_interval": _tests,
+    "route": load_routes,
+    "receivers": load_routes,
+    "inhibit_rules": load_routes,
+    "time_intervals": load_routes,
+    "defaults": load_contracts,
+}
 
 
-def _kind_of(text: str) -> tuple[str, Read | None]:
-    """What a file is, and what reads it, by the keys at its top. What is no YAML goes to the reader that says where."""
+def _reader_of(text: str) -> Read:
+    """What reads a file, by the keys at its top. What is no YAML goes to the reader that says where."""
     try:
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError):
-        return "rule files", _rules
+        return _rules
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     if any(key.value == "tasks" and isinstance(value, yaml.SequenceNode) for key, value in pairs):
-        return "task contracts", load_contracts  # in a configuration it is the path of such a file
+        return load_contracts  # in a configuration it is the path of such a file
     keys = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
     if keys.isdisjoint(Settings.__struct_fields__):
         # a key that is misspelt is still a sign of what was meant
-        keys |= {near for key in keys for near in get_close_matches(key, [kind[0] for kind in KINDS], 1, 0.8)}
-    return next(((kind, check) for key, kind, check in KINDS if key in keys), ("configuration", _settings))
+        keys |= {near for key in keys for near in get_close_matches(key, READERS, 1, 0.8)}
+    return next((read for key, read in READERS.items() if key in keys), _settings)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from collector import __version__
-from collector.cli import bench, check, demo, notify, record, replay, run, test
+from collector.cli import bench, check, demo, notify, record, replay, routes, run, test
 from collector.model.errors import ProblemsError, TasktrailError
 
 Configure = Callable[[argparse.ArgumentParser], None]
@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
     "replay": ("run the pipeline over recorded events", replay.configure, replay.main),
     "record": ("write what a source delivers to a file", record.configure, record.main),
     "notify": ("try out notification targets", notify.configure, notify.main),
+    "routes": ("which receivers an alert goes to", routes.configure, routes.main),
     "bench": ("measure the pipeline on this machine", bench.configure, bench.main),
 }
 

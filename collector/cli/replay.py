@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from collector import rulefiles
+from collector import routefiles, rulefiles
 from collector.cli import diff, report
 from collector.documents.scalars import parse_duration
 from collector.formats import FORMATS, capture
@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|shipped",
         help="other rule files to hold against them",
     )
+    parser.add_argument("--routes", metavar="FILE", help="routes and receivers; else the built-in route")
     parser.add_argument("--task", metavar="ID", help="the timeline of one task")
     parser.add_argument("--trace", metavar="ID", help="all trails of one trace")
     parser.add_argument("--trails", action="store_true", help="every trail with its counts")
@@ -57,8 +58,10 @@ def main(arguments: argparse.Namespace) -> int:
     rule_sets = [arguments.rules or ["shipped"], *([arguments.diff] if arguments.diff else [])]
     wording = Wording(runbooks=runbooks())
     form = FORMATS[arguments.form] if arguments.form else None
+    routing = routefiles.load(arguments.routes) if arguments.routes else None
     replays = [
-        Replay(rulefiles.load(rules), decode=form.new() if form else None, wording=wording) for rules in rule_sets
+        Replay(rulefiles.load(rules), decode=form.new() if form else None, wording=wording, routing=routing)
+        for rules in rule_sets
     ]
     replay = replays[0]
     console = Console(stderr=True)

@@ -14,7 +14,7 @@ from contextlib import suppress
 import uvloop
 from aiohttp.http_exceptions import HttpProcessingError
 
-from collector import app, rulefiles
+from collector import app, routefiles, rulefiles, targets
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import load as load_rules
 from collector.cli import options
@@ -23,6 +23,7 @@ from collector.cli.lines import JsonLines, TextLines, UnheldHandler
 from collector.daemon import Daemon
 from collector.model.errors import TasktrailError
 from collector.promql import compile_expr
+from collector.routing.unreachable import unreachable
 from collector.settings import Log, Settings
 from collector.telemetry import log
 
@@ -70,7 +71,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def warn(settings: Settings) -> None:
-    """Say what `check` would find in the rule files; what they have for problems is said, and refused, elsewhere."""
+    """Say what `check` would find in rule and route files; their problems are said, and refused, elsewhere."""
+    if settings.routes:
+        with suppress(TasktrailError):
+            routing = routefiles.load(settings.routes)
+            for problem in (*routing.undone, *targets.undone(routing), *unreachable(routing)):
+                log.warning("%s", problem)
     if settings.rules == ("shipped",):
         return
     try:

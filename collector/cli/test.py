@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
+from collector import routefiles
 from collector.alerting.ruletest import load
 from collector.alerting.verdict import Outcome, TestResult, duration_text, explain
 from collector.model.errors import Problem, ProblemsError
@@ -73,9 +74,10 @@ def _tested(path: str, text: str) -> FileResult:
     try:
         file = load(path, text, compile_expr)
         specs, missing = rules_of(file)
+        routing = routefiles.of_tests(file)
     except ProblemsError as error:
         return FileResult(file=path, problems=list(error.problems))
-    return FileResult(file=path, tests=list(run(file, specs)), warnings=missing)
+    return FileResult(file=path, tests=list(run(file, specs, routing)), warnings=missing)
 
 
 # For programs

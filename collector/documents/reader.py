@@ -43,6 +43,15 @@ class Rest(dict[str, str]):
     """A struct field of this type takes the keys that are no fields, as text; a list of texts is joined by commas."""
 
 
+class Plain:
+    """A struct field of this type takes anything, as texts, lists and mappings: what is known and not looked into."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, node: yaml.Node) -> None:
+        self.value = _plain(node)
+
+
 def read(
     file: str,
     text: str,
@@ -204,6 +213,8 @@ class _Walk:
         return {name: value for name, value in values.items() if value is not INVALID}
 
     def _scalar(self, node: yaml.Node, kind: Any, bounds: msgspec.Meta | None) -> Any:
+        if kind is Plain:
+            return Plain(node)
         if not isinstance(node, yaml.ScalarNode):
             return self.wrong(node, f"expected {_expected(kind)}, got {_got(node)}")
         raw = node.value
@@ -309,6 +320,14 @@ _WORDS: dict[Any, str] = {
     list: "a list (each item on its own line after `- `)",
     tuple: "a list (each item on its own line after `- `)",
 }
+
+
+def _plain(node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return {str(key.value): _plain(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item) for item in node.value]
+    return None if is_null(node) else node.value
 
 
 def _expected(kind: Any) -> str:

@@ -20,6 +20,12 @@ class Secret:
         """The value itself, for the client library that needs it."""
         return self._value
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
     def __repr__(self) -> str:
         return STARS
 

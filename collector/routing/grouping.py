@@ -5,7 +5,8 @@ target was told is a log per group and target, which moves only when `confirm` s
 `due` and `confirm` a notification counts as told, so that no flush says it twice; `release` gives it back.
 
 Differences from Alertmanager, on purpose: an alert more urgent than all that its group has told speaks at once; what
-was decided and could not be delivered before it ended is told as resolved, with its times, and not forgotten.
+was decided and could not be delivered before it ended is told as resolved, with its times, and not forgotten; what
+ends while it is muted, and was told before, is told as resolved when the mute ends.
 
 Groups live as long as their alerts, so the bound on alerts (a rule's `limit`) is the bound here.
 """
@@ -14,124 +15,58 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from typing import TypeAlias
 
 import msgspec
 
 from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
 from collector.routing import message
+from collector.routing.group import Group, Log, Target
+from collector.routing.inhibition import Inhibition, InhibitRule
+from collector.routing.intervals import Intervals
 from collector.routing.message import Wording
-from collector.routing.route import BUILT_IN, Route, match
+from collector.routing.route import BUILT_IN, Route, match, muted
+
+Gate: TypeAlias = Callable[[Alert, float], str]
+"""Why an alert is not spoken of at an instant, Unix seconds; "" where it may be."""
 
 AGAIN_SECONDS = 60.0
 """How long a target rests from a notification that it did not take before its deadline."""
 MOST_PAST = 10_000
 """Episodes of a backlog that are kept for the summary; the oldest leave first and are counted in it."""
+NO_TARGET = (Target(""),)
+"""Stands for the targets of a receiver that has none here: what it would be told is on record."""
 _QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
-class Target(msgspec.Struct, frozen=True):
-    """One place that a receiver tells."""
-
-    name: str
-    send_resolved: bool = True
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """What a notification said: fingerprints by state, and when."""
-
-    firing: frozenset[str]
-    resolved: frozenset[str]
-    at: float
-
-
-class _Log:
-    """One target's memory of one group."""
-
-    __slots__ = ("handed", "key", "not_before", "told")
-
-    def __init__(self) -> None:
-        self.told: _Told | None = None
-        self.handed: _Told | None = None  # given out, not yet confirmed
-        self.key = ""  # of the notification that `handed` is about
-        self.not_before = 0.0
-
-
-class _Group:
-    """The alerts of one route that share its group labels, and what each target was told of them."""
-
-    __slots__ = ("alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "rank", "route")
-
-    def __init__(self, route: Route, labels: Labels, key: str, *, away: bool) -> None:
-        self.route = route
-        self.labels = labels
-        self.key = key
-        self.away = away  # the summary of a backlog: told once, whole
-        self.more = 0  # how many the summary counts besides its alerts
-        self.alerts: dict[str, Alert] = {}
-        self.later: dict[str, Alert] = {}  # ends of alerts that are to be told as firing first
-        self.logs: dict[str, _Log] = {}
-        self.flush_at = 0.0
-        self.flushed = False
-        self.rank = message.LEAST  # of the most urgent alert that it spoke of
-
-    def token(self, alert: Alert) -> str:
-        """What makes two alerts of this group one: the label set; in a summary the episode."""
-        return f"{alert.fingerprint}@{alert.active_at}" if self.away else alert.fingerprint
-
-    def told(self, alerts: Iterable[Alert], at: float) -> _Told:
-        """What a notification of these alerts says."""
-        by_state: dict[str, set[str]] = {"firing": set(), "resolved": set()}
-        for alert in alerts:
-            by_state[alert.state].add(self.token(alert))
-        return _Told(frozenset(by_state["firing"]), frozenset(by_state["resolved"]), at)
-
-    def is_news(self, log: _Log, here: _Told, *, send_resolved: bool) -> bool:
-        """Whether a target with this log is to be told of the group as it is now."""
-        entry = log.handed or log.told
-        if self.away:
-            return entry is None or not here.resolved <= entry.resolved
-        if entry is None:
-            return bool(here.firing)  # never tell of an end whose start was not told
-        if not here.firing <= entry.firing:
-            return True
-        if not here.firing:
-            return bool(entry.firing)
-        if send_resolved and not here.resolved <= entry.resolved:
-            return True
-        return here.at - entry.at >= self.route.repeat_interval
-
-    def prune(self) -> None:
-        """Forget ended alerts that every target knows of, or need not know of."""
-        if any(log.handed is not None for log in self.logs.values()):
-            return
-        owed: set[str] = set()
-        for log in self.logs.values():
-            if log.told is not None:
-                owed |= log.told.firing
-            elif self.away:
-                return
-        for token in [token for token, alert in self.alerts.items() if alert.state == "resolved"]:
-            if token not in owed:
-                del self.alerts[token]
-
-
 class Grouping:
-    """All groups of one routing tree. `receivers` names each receiver's targets; one without any speaks to nobody."""
+    """All groups of one routing tree.
 
-    def __init__(
+    `receivers` names each receiver's targets: one without any tells nobody; to one that is not named, notifications
+    are made for no target. `gates` are asked, besides inhibition and time intervals, whether an alert may be spoken of.
+    """
+
+    def __init__(  # noqa: PLR0913  what a routing file has
         self,
         route: Route = BUILT_IN,
         receivers: Mapping[str, Sequence[Target]] | None = None,
         wording: Wording | None = None,
+        *,
+        inhibit_rules: Sequence[InhibitRule] = (),
+        intervals: Intervals | None = None,
+        gates: Sequence[Gate] = (),
     ) -> None:
         self._route = route
         self._receivers = receivers or {}
+        self._inhibition = Inhibition(inhibit_rules)
+        self._intervals = intervals or {}
+        self._gates = gates
         self._wording = wording or Wording()
-        self._groups: dict[tuple[str, str], _Group] = {}  # by receiver and group key
-        self._heap: list[tuple[float, int, _Group]] = []
+        self._groups: dict[tuple[str, str], Group] = {}  # by receiver and group key
+        self._heap: list[tuple[float, int, Group]] = []
         self._pushes = 0
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
@@ -150,6 +85,7 @@ class Grouping:
                 continue
             taken = copy(alert)
             if live or self._is_known(taken):
+                self._inhibition.note(taken)
                 self._insert(taken, now)
             else:
                 self._gather(taken, pages=pages)
@@ -161,6 +97,7 @@ class Grouping:
         latest = dict(sorted(past))  # of each alert the start of its last episode
         for (fingerprint, active_at), (alert, pages) in past.items():
             if alert.state == "firing":
+                self._inhibition.note(alert)
                 self._insert(alert, now)
             elif pages and active_at == latest[fingerprint]:  # it pages once; its former episodes are summed up
                 self._insert_ended(alert, now)
@@ -195,7 +132,10 @@ class Grouping:
         log = group and group.logs.get(notification.target)
         if not group or not log:
             return
-        log.told = group.told(notification.alerts, now)
+        last = log.handed if log.key == notification.key else log.told
+        log.told = msgspec.structs.replace(
+            group.told(notification.alerts, now), held=last.held if last else frozenset()
+        )
         if log.key == notification.key:
             log.handed = None
         group.prune()
@@ -214,6 +154,10 @@ class Grouping:
         log.handed = None
         log.not_before = now + AGAIN_SECONDS
         group.prune()
+
+    def muted(self) -> dict[tuple[str, str], dict[str, str]]:
+        """By receiver and group key: the fingerprints that the group's last flush left out, and why."""
+        return {place: dict(group.muted) for place, group in self._groups.items() if group.muted}
 
     def _is_known(self, alert: Alert) -> bool:
         """Whether the alert is in a group already: what becomes of it is then no matter of the past."""
@@ -254,34 +198,35 @@ class Grouping:
         for route in match(self._route, alert.labels):
             self._group(route, route.group_labels(alert.labels), now).later[alert.fingerprint] = alert
 
-    def _group(self, route: Route, labels: Labels, now: float, *, away: bool = False) -> _Group:
+    def _group(self, route: Route, labels: Labels, now: float, *, away: bool = False) -> Group:
         key = f"{route.key}:away" if away else group_key(route, labels)
         group = self._groups.get((route.receiver, key))
         if group is None:
-            group = self._groups[route.receiver, key] = _Group(route, labels, key, away=away)
+            group = self._groups[route.receiver, key] = Group(route, labels, key, away=away)
             self._schedule(group, now if away else now + route.group_wait)
         return group
 
-    def _schedule(self, group: _Group, at: float) -> None:
+    def _schedule(self, group: Group, at: float) -> None:
         group.flush_at = at
         self._pushes += 1
         heapq.heappush(self._heap, (at, self._pushes, group))
 
-    def _flush(self, group: _Group, now: float) -> list[Notification]:
+    def _flush(self, group: Group, now: float) -> list[Notification]:
         """What each target is to be told now; the group looks again one group_interval later, and goes when empty."""
         if not group.alerts:
             del self._groups[group.route.receiver, group.key]
             return []
         group.flushed = True
         self._schedule(group, now + group.route.group_interval)
-        alerts = message.order(group.alerts.values())
-        group.rank = message.rank(alerts[0]) if alerts[0].state == "firing" else message.LEAST
-        here = group.told(alerts, now)
+        alerts = self._spoken_of(group, now)
+        group.rank = message.rank(alerts[0]) if alerts and alerts[0].state == "firing" else message.LEAST
+        present = group.told(alerts, now)
         drafts: dict[bool, Notification] = {}
         ripe: list[Notification] = []
         rests = False
-        for target in self._receivers.get(group.route.receiver) or (Target(""),):
-            log = group.logs.setdefault(target.name, _Log())
+        for target in self._receivers.get(group.route.receiver, NO_TARGET) if alerts else ():
+            log = group.logs.setdefault(target.name, Log())
+            here = group.told_to(log, present)
             rests |= now < log.not_before
             if now < log.not_before or not group.is_news(log, here, send_resolved=target.send_resolved):
                 continue
@@ -299,7 +244,23 @@ class Grouping:
         group.prune()
         return ripe
 
-    def _draft(self, group: _Group, alerts: Sequence[Alert], now: float, *, ends: bool) -> Notification:
+    def _spoken_of(self, group: Group, now: float) -> list[Alert]:
+        """The alerts that are not muted, in the order of a message; why the others are is noted at the group."""
+        why = muted(group.route, self._intervals, now)
+        group.muted = {}
+        for token, alert in group.alerts.items():
+            reason = why or ("" if group.away else self._reason(alert, now))
+            if reason:
+                group.muted[token] = reason
+        return message.order(alert for token, alert in group.alerts.items() if token not in group.muted)
+
+    def _reason(self, alert: Alert, now: float) -> str:
+        """Why an alert is not spoken of now."""
+        if by := self._inhibition.by(alert.labels):
+            return str(by)
+        return next((reason for gate in self._gates if (reason := gate(alert, now))), "")
+
+    def _draft(self, group: Group, alerts: Sequence[Alert], now: float, *, ends: bool) -> Notification:
         """The group's notification, for no target yet."""
         told = tuple(alert for alert in alerts if ends or alert.state == "firing")
         if group.away:

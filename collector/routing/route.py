@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 
+from collector.documents import Place
 from collector.model.labels import Labels, Matcher
+from collector.routing.intervals import Intervals, covering
+
+
+class Step(msgspec.Struct, frozen=True):
+    """Who is told, too, when nobody has acked so many seconds after a group began to fire."""
+
+    after: float
+    receiver: str
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +33,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     routes: tuple[Route, ...] = ()
     key: str = "{}"
     """The place in the tree as Alertmanager writes it: the matchers of every node down to this one, joined by `/`."""
+    mute_intervals: tuple[str, ...] = ()
+    """Names of time intervals in which the route says nothing."""
+    active_intervals: tuple[str, ...] = ()
+    """Names of time intervals outside of which it says nothing; without any it always may speak."""
+    escalate: tuple[Step, ...] = ()
+    place: Place | None = None
 
     def group_labels(self, labels: Labels) -> Labels:
         """The labels that an alert shares with the other alerts of its group."""
@@ -45,14 +62,31 @@ def match(route: Route, labels: Labels) -> tuple[Route, ...]:
 
     Empty only where the route's own matchers do not hold.
     """
-    if route.matchers:
-        values = dict(labels)
-        if not all(matcher.matches(values.get(matcher.name, "")) for matcher in route.matchers):
-            return ()
+    return tuple(_match(route, dict(labels)))
+
+
+def _match(route: Route, values: Mapping[str, str]) -> list[Route]:
+    if not all(matcher.matches(values.get(matcher.name, "")) for matcher in route.matchers):
+        return []
     found: list[Route] = []
     for child in route.routes:
-        taken = match(child, labels)
-        found.extend(taken)
+        taken = _match(child, values)
+        found += taken
         if taken and not child.continues:
             break
-    return tuple(found) or (route,)
+    return found or [route]
+
+
+def muted(route: Route, intervals: Intervals, at: float) -> str:
+    """Why a route says nothing at an instant, Unix seconds; "" where it may speak."""
+    if route.active_intervals and not covering(route.active_intervals, intervals, at):
+        return f"outside of the active time intervals {', '.join(route.active_intervals)}"
+    name = covering(route.mute_intervals, intervals, at)
+    return f"muted by the time interval {name}" if name else ""
+
+
+def walk(route: Route) -> Iterator[Route]:
+    """The route and all below it, in file order."""
+    yield route
+    for child in route.routes:
+        yield from walk(child)

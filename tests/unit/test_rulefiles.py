@@ -11,7 +11,7 @@ from tests.unit.shell import FAILING
 
 def test_rule_files_of_a_folder(tmp_path) -> None:
     """A folder stands for its rule files in order, without their tests; a file given twice is read once."""
-    for name in ("b.yaml", "a.yml", "a_test.yaml", "notes.txt"):
+    for name in ("b.yaml", "a.yml", "a_test.yaml", "notes.txt", "routes.yaml", "tasks.yaml"):
         (tmp_path / name).write_text(FAILING)
     assert [path.name for path in rulefiles.files([str(tmp_path), str(tmp_path / "b.yaml")])] == ["a.yml", "b.yaml"]
     assert rulefiles.files(["shipped"])

@@ -141,17 +141,6 @@ def test_check_finds_pages_without_an_owner(call, rules) -> None:
     assert "owner" in err
 
 
-@pytest.mark.parametrize("text", ["route: {}", "receivers: []"])
-def test_check_says_what_it_does_not_read(call, tmp_path, text: str) -> None:
-    """A file of a kind that this version does not read is a finding when it is named, and a remark in a folder."""
-    path = tmp_path / "some.yaml"
-    path.write_text(text)
-    code, _, err = call("check", path)
-    assert (code, "not read by this version" in err) == (1, True)
-    code, out, err = call("check", tmp_path)
-    assert (code, "passed over" in out, err) == (0, True, "")
-
-
 def test_check_of_nothing_is_a_wrong_call(call, tmp_path) -> None:
     """A path that is not there, or an empty folder, exits with 2."""
     for path in (tmp_path / "missing", tmp_path):
@@ -456,7 +445,7 @@ def test_a_target_may_stand_in_a_file(call, monkeypatch, tmp_path) -> None:
         (("--listen", "0.0.0.0:9810"), ("--token-file",)),
         (("--source", "kafka:/x", "--source", "nonsense://h"), ("--source:1", "--source:2")),
         (("--rules", "missing.yaml", "--notify", "nonsense://u:hunter2@h"), ("missing.yaml", "notify:1")),
-        (("--tasks", "t.yaml", "--routes", "r.yaml"), ("`tasks`", "`routes`")),
+        (("--tasks", "t.yaml", "--routes", "r.yaml"), ("`tasks`", "r.yaml:1:1")),
         (("--external-url", "ftp://x"), ("--external-url",)),
         (("--external-url", "https:///no-host"), ("--external-url",)),
     ],

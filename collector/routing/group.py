@@ -1,0 +1,112 @@
+"""One group: the alerts of one route that share its group labels, and what each target was told of them.
+
+What is news to a target is decided here; when a group is asked is decided by `grouping`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from collector.model.alert import Alert
+from collector.model.labels import Labels
+from collector.routing import message
+from collector.routing.route import Route
+
+
+class Target(msgspec.Struct, frozen=True):
+    """One place that a receiver tells."""
+
+    name: str
+    send_resolved: bool = True
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a notification said: fingerprints by state, and when."""
+
+    firing: frozenset[str]
+    resolved: frozenset[str]
+    at: float
+    held: frozenset[str] = frozenset()
+    """Told as firing before, and left out of this one as they were muted: of their end the target is still to hear."""
+
+
+class Log:
+    """One target's memory of one group."""
+
+    __slots__ = ("handed", "key", "not_before", "told")
+
+    def __init__(self) -> None:
+        self.told: Told | None = None
+        self.handed: Told | None = None  # given out, not yet confirmed
+        self.key = ""  # of the notification that `handed` is about
+        self.not_before = 0.0
+
+
+class Group:
+    """The alerts of one route that share its group labels, and what each target was told of them."""
+
+    __slots__ = (
+        "alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "muted", "rank", "route",
+    )  # fmt: skip
+
+    def __init__(self, route: Route, labels: Labels, key: str, *, away: bool) -> None:
+        self.route = route
+        self.labels = labels
+        self.key = key
+        self.away = away  # the summary of a backlog: told once, whole
+        self.more = 0  # how many the summary counts besides its alerts
+        self.alerts: dict[str, Alert] = {}
+        self.muted: dict[str, str] = {}  # whom the last flush left out, and why
+        self.later: dict[str, Alert] = {}  # ends of alerts that are to be told as firing first
+        self.logs: dict[str, Log] = {}
+        self.flush_at = 0.0
+        self.flushed = False
+        self.rank = message.LEAST  # of the most urgent alert that it spoke of
+
+    def token(self, alert: Alert) -> str:
+        """What makes two alerts of this group one: the label set; in a summary the episode."""
+        return f"{alert.fingerprint}@{alert.active_at}" if self.away else alert.fingerprint
+
+    def told(self, alerts: Iterable[Alert], at: float) -> Told:
+        """What a notification of these alerts says."""
+        by_state: dict[str, set[str]] = {"firing": set(), "resolved": set()}
+        for alert in alerts:
+            by_state[alert.state].add(self.token(alert))
+        return Told(frozenset(by_state["firing"]), frozenset(by_state["resolved"]), at)
+
+    def told_to(self, log: Log, here: Told) -> Told:
+        """The same, with what this target knows of those that are muted."""
+        if not self.muted or (entry := log.handed or log.told) is None:
+            return here
+        return msgspec.structs.replace(here, held=(entry.firing | entry.held) & self.muted.keys())
+
+    def is_news(self, log: Log, here: Told, *, send_resolved: bool) -> bool:
+        """Whether a target with this log is to be told of the group as it is now."""
+        entry = log.handed or log.told
+        if self.away:
+            return entry is None or not here.resolved <= entry.resolved
+        if entry is None:
+            return bool(here.firing)  # never tell of an end whose start was not told
+        if not here.firing <= entry.firing:
+            return True
+        if not here.firing:
+            return bool(entry.firing or here.resolved & entry.held)
+        if send_resolved and not here.resolved <= entry.resolved:
+            return True
+        return here.at - entry.at >= self.route.repeat_interval
+
+    def prune(self) -> None:
+        """Forget ended alerts that every target knows of, or need not know of."""
+        if any(log.handed is not None for log in self.logs.values()) or (self.away and self.muted):
+            return
+        owed: set[str] = set()
+        for log in self.logs.values():
+            if log.told is not None:
+                owed |= log.told.firing | log.told.held
+            elif self.away:
+                return
+        for token in [token for token, alert in self.alerts.items() if alert.state == "resolved"]:
+            if token not in owed:
+                del self.alerts[token]

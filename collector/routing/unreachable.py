@@ -1,0 +1,97 @@
+"""What a routing has that never comes into play: routes that no alert reaches, receivers and intervals nobody uses.
+
+Only what can be proven is said. A route is unreachable where every alert that fulfils its matchers, and those above
+it, is taken by a sibling before it that does not continue; or where its matchers exclude one another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from collector.model.errors import Problem
+from collector.model.labels import Matcher
+from collector.routing.matchers import written
+from collector.routing.route import Route, walk
+from collector.routing.routefile import Routing
+
+_LITERALS = re.compile(r"[\w ,:/@#%&;<>~=-]*(?:\|[\w ,:/@#%&;<>~=-]*)*")
+"""An alternation of plain texts."""
+
+
+def unreachable(routing: Routing) -> list[Problem]:
+    """Routes that take no alert, each with the reason."""
+    return list(_below(routing.route, routing.route.matchers))
+
+
+def unused(routing: Routing) -> list[Problem]:
+    """Receivers and time intervals that are defined and not named by any route."""
+    routes = list(walk(routing.route))
+    told = {route.receiver for route in routes} | {step.receiver for route in routes for step in route.escalate}
+    named = {name for route in routes for name in (*route.mute_intervals, *route.active_intervals)}
+    found = [
+        receiver.place.problem(f"no route names the receiver `{receiver.name}`")
+        for receiver in routing.receivers.values()
+        if receiver.name not in told and receiver.place is not None
+    ]
+    return found + [
+        place.problem(f"no route names the time interval `{name}`")
+        for name, place in routing.interval_places.items()
+        if name not in named
+    ]
+
+
+def _below(parent: Route, above: tuple[Matcher, ...]) -> Iterator[Problem]:
+    for number, route in enumerate(parent.routes):
+        together = (*above, *route.matchers)
+        reason = _reason(together, parent.routes[:number])
+        if reason and route.place is not None:
+            yield route.place.problem(reason)  # what is below it is not reached either, and needs no word
+        else:
+            yield from _below(route, together)
+
+
+def _reason(together: tuple[Matcher, ...], before: Sequence[Route]) -> str:
+    clash = next((one for one in together if _excludes(together, one)), None)
+    if clash is not None:
+        return f"no alert reaches this route: {written((clash,))} and its other matchers exclude one another"
+    for sibling in before:
+        if not sibling.continues and all(_implies(together, one) for one in sibling.matchers):
+            where = f" on line {sibling.place.line}" if sibling.place else ""
+            return (
+                f"no alert reaches this route: the one{where}, {written(sibling.matchers)}, takes all of them;"
+                " put it before that one, or give that one `continue: true`"
+            )
+    return ""
+
+
+def _implies(known: Sequence[Matcher], wanted: Matcher) -> bool:
+    """Whether every label set that fulfils the known conditions is sure to fulfil the wanted one."""
+    if any((one.name, one.op, one.value) == (wanted.name, wanted.op, wanted.value) for one in known):
+        return True
+    values = _values(known, wanted.name)
+    return values is not None and all(map(wanted.matches, values))
+
+
+def _excludes(known: Sequence[Matcher], one: Matcher) -> bool:
+    """Whether a condition can never hold beside the others."""
+    values = _values(known, one.name)
+    return values is not None and not any(map(one.matches, values))
+
+
+def _values(known: Sequence[Matcher], name: str) -> list[str] | None:
+    """The values that a label can have, where the conditions leave it only certain ones."""
+    sets = [found for one in known if one.name == name and (found := _fixed(one)) is not None]
+    if not sets:
+        return None
+    rest = [one for one in known if one.name == name]
+    return [value for value in sets[0] if all(one.matches(value) for one in rest)]
+
+
+def _fixed(one: Matcher) -> list[str] | None:
+    """All values that fulfil a condition by itself, where they can be listed."""
+    if one.op == "=":
+        return [one.value]
+    if one.op == "=~" and _LITERALS.fullmatch(one.value):
+        return one.value.split("|")
+    return None
