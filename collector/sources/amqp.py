@@ -37,6 +37,8 @@ from collector.sources.amqp_wire import channel as open_channel
 _TICK = 1.0  # seconds between looks at our queues: their length, and whether they are still there
 _BIND = 5.0  # seconds after which each binding is made again: an exchange that was made anew has lost it
 
+_TOO_LONG = "waited too long in our queue"
+
 Role = Literal["exchange", "events", "dead_letters", "firehose"]
 
 
@@ -217,13 +219,13 @@ class _Life:
                 await self._head(reader.tap.exchange, f"{reader.last_at:.3f}")
             return
         due = reader.taken + ready
-        if ready >= limits.messages:
+        if ready >= limits.messages - limits.prefetch:  # what was acknowledged just now has made room
             self._miss(reader, None, "dropped by the length limit of our queue")
             reader.probe = None
         elif reader.probe is None or reader.taken >= reader.probe[1]:
             reader.probe = (tick, due)
         elif tick - reader.probe[0] > limits.seconds + _TICK:
-            self._miss(reader, reader.probe[1] - reader.taken, "waited too long in our queue")
+            self._miss(reader, reader.probe[1] - reader.taken, _TOO_LONG)
             reader.probe = (tick, due)
 
     def _miss(self, reader: _Reader, estimate: int | None, reason: str) -> None:
@@ -253,8 +255,9 @@ class _Life:
         if is_head:
             reader.last_at = self._clock.now()
         told = [about(message, exchange) for message in messages]
+        tick = self._clock.monotonic()
         if reader.tap.role == "events":
-            self._signs.note(told, self._clock.monotonic())
+            self._signs.note(told, tick)
         await self._intake.take(
             self._batch(
                 place=exchange,
@@ -266,6 +269,9 @@ class _Life:
                 position=f"{reader.last_at:.3f}",
             )
         )
+        held = len(messages) + len(waiting)
+        if self._clock.monotonic() - tick > self._options.limits.seconds and held >= self._options.limits.prefetch:
+            self._miss(reader, None, _TOO_LONG)  # more than was handed over may have waited meanwhile
         reader.taken += len(messages)
         await reader.queue.counted(messages[-1].delivery.delivery_tag)
 

@@ -102,8 +102,11 @@ def library() -> Any:
 
 
 @contextmanager
-def spoken(address: AmqpAddress, doing: str) -> Iterator[None]:
-    """Turns whatever the library raises into a SourceError that says what was being done."""
+def spoken(address: AmqpAddress, doing: str, used: Any = None) -> Iterator[None]:
+    """Turns whatever the library raises into a SourceError that says what was being done.
+
+    `used`: the channel, which knows why it was closed.
+    """
     try:
         yield
     except TimeoutError as error:
@@ -118,6 +121,11 @@ def spoken(address: AmqpAddress, doing: str) -> Iterator[None]:
         name = type(error).__name__
         if isinstance(error, SourceError) or not (isinstance(error, OSError) or _is_librarys(error)):
             raise
+        if name == "InvalidFrameError" and "Connection.OpenOk" in str(error):  # it hides the broker's words
+            words = f"there is no virtual host `{address.vhost}`, or user `{address.username}` may not use it"
+            raise SourceError(f"{address}: {words}", retryable=False) from error
+        if name == "ChannelInvalidStateError":
+            raise SourceError(f"{address}: {_reason(used)}") from error
         final = "Authentication" in name or name in {"ConnectionNotAllowed", "ChannelAccessRefused"}
         raise SourceError(f"{address}: {doing}: {_sentence(error)}", retryable=not final) from error
 
@@ -132,6 +140,13 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return words[-1] if words else (str(error) or "the connection was lost")
+
+
+def _reason(used: Any) -> str:
+    """Why a channel, or its connection, was closed."""
+    closing = getattr(used, "closing", None)
+    error = closing.exception() if closing is not None and closing.done() and not closing.cancelled() else None
+    return f"the connection was closed: {_sentence(error)}" if isinstance(error, Exception) else "it was closed"
 
 
 async def connect(address: AmqpAddress) -> Any:
@@ -205,19 +220,19 @@ class OwnQueue:
 
     async def ready(self) -> int:
         """How many messages the broker still holds for us. Raises SourceError: also where queue or channel are gone."""
-        with spoken(self._address, f"queue {self.name}"):
+        with spoken(self._address, f"queue {self.name}", self._channel):
             said = await self._channel.queue_declare(self.name, passive=True, timeout=ANSWER_SECONDS)
         return int(said.message_count)
 
     async def bind(self, exchange: str, keys: tuple[str, ...]) -> None:
         """Bind; where it is bound already nothing changes. Raises SourceError where the exchange is gone."""
         for key in keys:
-            with spoken(self._address, f"binding to exchange {exchange}"):
+            with spoken(self._address, f"binding to exchange {exchange}", self._channel):
                 await self._channel.queue_bind(self.name, exchange, key, timeout=ANSWER_SECONDS)
 
     async def counted(self, tag: int) -> None:
         """Everything up to this delivery was counted: the broker may hand over more."""
-        with spoken(self._address, "acknowledging"):
+        with spoken(self._address, "acknowledging", self._channel):
             await self._channel.basic_ack(tag, multiple=True, wait=False)
 
 
