@@ -7,6 +7,7 @@ the one thing here that touches what is others': it is made only where the confi
 from __future__ import annotations
 
 import asyncio
+import base64
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -124,7 +125,8 @@ class Management:
         password = "guest" if address.password is None else address.password.reveal()
         self._path = f"/api/queues/{quote(address.vhost, safe='')}"
         self._url = base.rstrip("/") + self._path
-        self._auth = aiohttp.BasicAuth(address.username or "guest", password)
+        login = base64.b64encode(f"{address.username or 'guest'}:{password}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {login}"}
         self._clock = clock
         self._session: aiohttp.ClientSession | None = None
         self._asking: asyncio.Future[list[dict[str, Any]]] | None = None
@@ -178,7 +180,7 @@ class Management:
     async def _ask(self) -> list[dict[str, Any]]:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
-            self._session = aiohttp.ClientSession(auth=self._auth, timeout=timeout)
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=timeout)
         async with self._session.get(self._url, allow_redirects=False) as answer:
             if answer.status != 200:
                 raise ValueError(f"{self._path} answers {answer.status}")
