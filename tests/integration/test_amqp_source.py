@@ -13,6 +13,8 @@ from pathlib import Path
 
 import aio_pika
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from collector.formats.capture import lines
@@ -386,3 +388,44 @@ async def test_a_peek_takes_nothing_away(
     )
     assert (await channel.declare_queue("peek.test", passive=True)).declaration_result.message_count == 3
     await queue.delete(if_empty=False)
+
+
+async def test_dead_letter_exchanges_are_found_and_bound(
+    rabbitmq_url: str, channel: aio_pika.abc.AbstractChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the management API names is read, by each key under which dead letters come, also one named later."""
+    monkeypatch.setattr(amqp_ask, "_POLL", 0.0)
+    dead = await channel.declare_exchange("found.dlx", "direct", durable=False, auto_delete=False)
+    arguments = {"x-dead-letter-exchange": "found.dlx", "x-dead-letter-routing-key": "orders.dead"}
+    rows = [{"name": "orders", "arguments": arguments}]
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response(rows)
+
+    app = web.Application()
+    app.router.add_get("/api/queues/{vhost}", answer)
+    notes = Notes()
+    bodies = lambda: [body for batch in notes.batches if batch.tap == "amqp" for body in batch.bodies]  # noqa: E731
+    async with TestServer(app) as server:
+        options = AmqpOptions(
+            name="c",
+            address=amqp_address_of(rabbitmq_url),
+            management=str(server.make_url("/")),
+            find_dead_letters=True,
+        )
+        async with running(AmqpSource(options), notes):
+            await until(lambda: "found.dlx" in notes.heads)
+            await dead.publish(aio_pika.Message(b"first"), "orders.dead")
+            await until(lambda: bodies() == [b"first"])
+            rows.append({"name": "mail", "arguments": {"x-dead-letter-exchange": "found.dlx"}})
+            for number in range(100):
+                await dead.publish(aio_pika.Message(b"%d" % number), "mail", mandatory=False)
+                if len(bodies()) > 1:
+                    break
+                await asyncio.sleep(0.1)
+            await until(lambda: len(bodies()) > 1)
+    polled = [
+        json.loads(body) for batch in notes.batches if batch.tap == "rabbitmq-management" for body in batch.bodies
+    ]
+    assert [[row["name"] for row in found] for found in polled] == [["orders"], ["orders", "mail"]]
+    await dead.delete()
