@@ -11,6 +11,8 @@ from collector.formats import FORMATS, Decode, mapping, messages, native
 from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
+from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
+from collector.sources.amqp_wire import AmqpAddress
 from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -95,6 +97,69 @@ def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
     return lambda: RedisStreamSource(options)
 
 
+def _amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
+    host, port = url.hosts[0]
+    return AmqpAddress(
+        host=host,
+        port=port,
+        vhost=vhost,
+        username=url.user or "guest",
+        password=url.password,
+        tls=url.scheme.endswith("s"),
+        ca_file=url.options.get("ssl_cafile", ""),
+    )
+
+
+def _amqp(url: SourceUrl) -> Callable[[], Source]:
+    *vhost, what, name = url.path
+    keys = _listed(url, "routing_key") or ("#",)
+    options = AmqpOptions(
+        name=url.name,
+        address=_amqp_address(url, vhost[0] if vhost else "/"),
+        taps=(Tap(exchange=name, keys=keys),) if what == "exchange" else (),
+        queue=name if what == "queue" else "",
+    )
+    return lambda: AmqpSource(options)
+
+
+def _celery_amqp(url: SourceUrl) -> Callable[[], Source]:
+    dead_keys = ("#", *_listed(url, "dead_letter_routing_key"))
+    dead = [Tap(exchange=name, keys=dead_keys, role="dead_letters") for name in _listed(url, "dead_letter_exchange")]
+    management = url.options.get("management", "")
+    options = AmqpOptions(
+        name=url.name,
+        address=_amqp_address(url, url.path[0] if url.path else "/"),
+        taps=(Tap(exchange=url.options.get("event_exchange", "celeryev"), role="events"), *dead),
+        management=management,
+        find_dead_letters=True,
+        hint="" if dead or management else "reads no dead letters: name dead_letter_exchange=NAME, or management=URL",
+    )
+    return lambda: AmqpSource(options)
+
+
+def _dramatiq_amqp(url: SourceUrl) -> Callable[[], Source]:
+    vhost = url.path[0] if url.path else "/"
+    is_traced = url.options.get("firehose") == "true"
+    firehose = Tap(exchange="amq.rabbitmq.trace", keys=("publish.#", "deliver.#"), role="firehose")
+    options = AmqpOptions(
+        name=url.name,
+        address=_amqp_address(url, vhost),
+        taps=(firehose,) if is_traced else (),
+        peeks=_listed(url, "peek"),
+        management=url.options.get("management", ""),
+        hint=f"the firehose is silent until `rabbitmqctl trace_on -p {vhost}`, costs the broker a copy of every "
+        "message, and ends with a restart of the node"
+        if is_traced
+        else "Dramatiq publishes to the default exchange, which nothing can be bound beside: for each task use the "
+        "hook in the worker, or firehose=true; for dead letters peek=QUEUE.XQ; for lengths management=URL",
+    )
+    return lambda: AmqpSource(options)
+
+
+def _listed(url: SourceUrl, option: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in url.options.get(option, "").split(",") if part.strip())
+
+
 def _unix(url: SourceUrl) -> Callable[[], Source]:
     options = UnixOptions(name=url.name, path=url.path[0])
     return lambda: UnixSource(options)
@@ -118,6 +183,12 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
 SOURCES: dict[str, Plug] = {
     "kafka": Plug(build=_kafka, is_tailed=True),
     "redis-stream": Plug(build=_redis_stream, is_tailed=True),
+    "amqp": Plug(build=_amqp, is_tailed=True),
+    "amqps": Plug(build=_amqp, is_tailed=True),
+    "celery+amqp": Plug(build=_celery_amqp, form="celery", is_tailed=True),
+    "celery+amqps": Plug(build=_celery_amqp, form="celery", is_tailed=True),
+    "dramatiq+amqp": Plug(build=_dramatiq_amqp, form="dramatiq", is_tailed=True),
+    "dramatiq+amqps": Plug(build=_dramatiq_amqp, form="dramatiq", is_tailed=True),
     "unix": Plug(build=_unix, is_pushed=True),
     "file": Plug(build=_file),
     "stdin": Plug(build=_file),

@@ -65,6 +65,8 @@ class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """Whether several hosts may be given, with commas."""
     database: bool = False
     """Whether the path starts with a database number."""
+    path: str = ""
+    """An expression for the whole path, where it has a form of its own."""
     items: str = ""
     """What the last part of the path lists, and the option that may list it instead."""
     options: Mapping[str, _Option] = {}
@@ -74,6 +76,32 @@ _FLAG = _Option(("true", "false"))
 _FORM = _Option(("native", "messages"))
 _TEXT = _Option()
 _SECRET = _Option(is_secret=True)
+
+
+def _http_url(text: str) -> str:
+    """An address of an API. Raises ValueError."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise ValueError("write http://host:port, without user and password: they are those of the source")
+    return text
+
+
+_AMQP: Mapping[str, _Option] = {"password": _SECRET, "ssl_cafile": _TEXT}
+_CELERY_AMQP: Mapping[str, _Option] = {
+    **_AMQP,
+    "event_exchange": _TEXT,
+    "dead_letter_exchange": _TEXT,
+    "dead_letter_routing_key": _TEXT,
+    "management": _Option(check=_http_url),
+}
+_DRAMATIQ_AMQP: Mapping[str, _Option] = {
+    **_AMQP,
+    "firehose": _FLAG,
+    "peek": _TEXT,
+    "management": _Option(check=_http_url),
+}
+_VHOST = r"/?[^/]*/?"
+_PLACE_IN_VHOST = r"/?(?:/[^/]+)?/(?:exchange|queue)/[^/]+/?"
 
 SCHEMES: dict[str, _Scheme] = {
     "kafka": _Scheme(
@@ -115,6 +143,22 @@ SCHEMES: dict[str, _Scheme] = {
             "dead_letter": _TEXT,
         },
     ),
+    **{
+        f"{framework}+amqp{tls}": _Scheme(
+            form=f"{framework}+amqp{tls}://user:password@host:{port}/vhost", port=port, path=_VHOST, options=options
+        )
+        for framework, options in {"celery": _CELERY_AMQP, "dramatiq": _DRAMATIQ_AMQP}.items()
+        for tls, port in {"": 5672, "s": 5671}.items()
+    },
+    **{
+        f"amqp{tls}": _Scheme(
+            form=f"amqp{tls}://user:password@host:{port}/vhost/exchange/NAME or .../queue/NAME",
+            port=port,
+            path=_PLACE_IN_VHOST,
+            options={**_AMQP, "routing_key": _TEXT},
+        )
+        for tls, port in {"": 5672, "s": 5671}.items()
+    },
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
     "file": _Scheme(form="file:///path/to/events.ndjson"),
@@ -123,8 +167,6 @@ SCHEMES: dict[str, _Scheme] = {
 PLANNED: tuple[str, ...] = (
     "celery+redis",
     "celery+rediss",
-    "celery+amqp",
-    "celery+amqps",
     "bullmq+redis",
     "bullmq+rediss",
     "rq+redis",
@@ -132,12 +174,9 @@ PLANNED: tuple[str, ...] = (
     "arq+redis",
     "arq+rediss",
     "dramatiq+redis",
-    "dramatiq+amqp",
     "taskiq+redis",
     "saq+redis",
     "huey+redis",
-    "amqp",
-    "amqps",
 )
 """Schemes that this version does not read yet."""
 
@@ -267,8 +306,9 @@ def _host_faults(scheme: _Scheme, authority: str) -> list[Fault]:
 
 def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[Fault]:
     parts = [part for part in path.split("/") if part]
-    if not scheme.port and not parts and scheme is not SCHEMES["stdin"]:
-        return [("", f"the path is missing: write {scheme.form}")]
+    is_missing = not scheme.port and not parts and scheme is not SCHEMES["stdin"]
+    if is_missing or (scheme.path and not re.fullmatch(scheme.path, path)):
+        return [("", f"the path {'is missing' if is_missing else 'has another form'}: write {scheme.form}")]
     if not scheme.items:
         return []
     if scheme.database and not (parts and parts[0].isascii() and parts[0].isdigit()):

@@ -23,7 +23,9 @@ __all__ = [
     "KINDS",
     "Broker",
     "Unavailable",
+    "control_rabbitmq",
     "launch",
+    "pause_rabbitmq",
     "start_kafka",
     "start_rabbitmq",
     "start_redis",
@@ -65,6 +67,20 @@ def start_redis() -> str:
 def start_rabbitmq() -> str:
     """The shared RabbitMQ's URL, `amqp://guest:guest@host:port/`."""
     return _start("rabbitmq").address
+
+
+def control_rabbitmq(*words: str) -> str:
+    """What `rabbitmqctl` prints for the shared RabbitMQ. Unavailable where it was not started here."""
+    return rabbitmq.control(_start("rabbitmq"), *words)
+
+
+def pause_rabbitmq() -> Callable[[], None]:
+    """Make the shared RabbitMQ deaf; gives what ends that."""
+    broker = _start("rabbitmq")
+    if not broker.pids:
+        raise Unavailable("only a node that the tests have started can be paused")
+    broker.pause()
+    return broker.resume
 
 
 def used() -> list[str]:

@@ -31,6 +31,8 @@ class Broker:
         self.address = address
         self.pids = list(pids)
         self.folder = folder
+        self.environment: dict[str, str] = {}
+        """RabbitMQ's, for its own tools."""
         self.sasl = ""
         """Kafka's second address, where one has to say `tester` and `secret` (SASL PLAIN, no TLS)."""
 

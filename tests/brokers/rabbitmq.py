@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,11 +30,26 @@ def launch(detached: bool) -> Broker:  # noqa: FBT001 - one row's signature in a
             spawn([script], folder, detached=detached, environment=environment),
         ]
         broker = Broker("RabbitMQ", f"amqp://guest:guest@127.0.0.1:{port}/", pids)
+        broker.environment = environment
         return broker, lambda: _version("127.0.0.1", port) != ""
 
     broker = tried("RabbitMQ", start, 60.0)
     broker.name = f"RabbitMQ {_version(*broker.host_port)}"
     return broker
+
+
+def control(broker: Broker, *words: str) -> str:
+    """What `rabbitmqctl` prints, for a node that was launched here. Unavailable where it was not, or where it fails."""
+    program = _SCRIPT.with_name("rabbitmqctl")
+    if not broker.environment or not program.exists():
+        raise Unavailable("rabbitmqctl speaks only to a node that the tests have started")
+    call = [str(program), "-q", "-n", broker.environment["RABBITMQ_NODENAME"], *words]
+    done = subprocess.run(
+        call, env={**os.environ, **broker.environment}, capture_output=True, text=True, timeout=60, check=False
+    )
+    if done.returncode:
+        raise Unavailable(f"rabbitmqctl {words[0]}: {(done.stdout + done.stderr).strip()[-300:]}")
+    return done.stdout
 
 
 def name_of(url: str) -> str:

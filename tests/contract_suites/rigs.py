@@ -10,15 +10,18 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import aio_pika
 import redis.asyncio
 import zstandard
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from collector.model.record import Batch, Gap, Outcome, Receipt, Source
+from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
+from collector.sources.amqp_wire import AmqpAddress
 from collector.sources.file import FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -99,6 +102,8 @@ class Rig(Protocol):
     """One kind of source under test. `write` puts bodies into place number `lane`."""
 
     lanes: int
+    is_live: bool
+    """Nothing is kept for it: it can only be written to while it reads."""
 
     def source(self) -> Source: ...
     async def write(self, bodies: Sequence[bytes], lane: int = 0) -> None: ...
@@ -109,6 +114,7 @@ class KafkaRig:
     """One topic of its own with two partitions."""
 
     lanes = 2
+    is_live = False
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -171,6 +177,7 @@ class RedisRig:
     """Two streams of its own."""
 
     lanes = 2
+    is_live = False
 
     def __init__(self, url: str) -> None:
         self.client = redis.asyncio.Redis.from_url(url)
@@ -190,10 +197,63 @@ class RedisRig:
         await pipe.execute()
 
 
+class AmqpRig:
+    """One exchange of its own."""
+
+    lanes = 1
+    is_live = True
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.exchange = f"x{uuid.uuid4().hex[:12]}"
+        self.options = AmqpOptions(name="a", address=amqp_address_of(url), taps=(Tap(exchange=self.exchange),))
+        self.publisher: Any = None
+
+    def source(self) -> AmqpSource:
+        return AmqpSource(self.options)
+
+    def place(self, lane: int = 0) -> str:
+        return self.exchange
+
+    async def write(self, bodies: Sequence[bytes], lane: int = 0) -> None:
+        for body in bodies:
+            await self.publish(body)
+
+    async def publish(self, body: bytes, key: str = "a.b", **properties: Any) -> None:
+        """One message; waits until somebody is bound to take it."""
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    await self.publisher.publish(aio_pika.Message(body, **properties), key, mandatory=True)
+                except aio_pika.exceptions.PublishError:
+                    await asyncio.sleep(0.02)
+                else:
+                    return
+
+
+@asynccontextmanager
+async def amqp_exchange(url: str, name: str = "") -> AsyncIterator[AmqpRig]:
+    """A rig on a new topic exchange; it is gone at the end."""
+    rig = AmqpRig(url)
+    rig.exchange = name or rig.exchange
+    async with await aio_pika.connect(url) as connection:
+        channel = await connection.channel(on_return_raises=True)
+        rig.publisher = await channel.declare_exchange(rig.exchange, "topic", durable=True)
+        yield rig
+        await channel.exchange_delete(rig.exchange)
+
+
+def amqp_address_of(url: str) -> AmqpAddress:
+    """Where an AMQP URL points; user and password guest."""
+    parts = urlsplit(url)
+    return AmqpAddress(host=parts.hostname or "", port=parts.port or 5672)
+
+
 class UnixRig:
     """One socket; a lane is a connection, all share one place."""
 
     lanes = 1
+    is_live = True
 
     def __init__(self, folder: Path) -> None:
         self.options = UnixOptions(name="u", path=str(folder / "e.sock"))
@@ -218,6 +278,7 @@ class FileRig:
     """One file in one of the three forms; to be written before it is read."""
 
     lanes = 1
+    is_live = False
 
     def __init__(self, folder: Path, squeeze: Callable[[bytes], bytes]) -> None:
         self.options = FileOptions(name="f", path=str(folder / "events"))

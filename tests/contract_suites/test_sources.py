@@ -16,6 +16,7 @@ from tests.contract_suites.rigs import (
     RedisRig,
     Rig,
     UnixRig,
+    amqp_exchange,
     kafka_topic,
     running,
     until,
@@ -24,9 +25,12 @@ from tests.contract_suites.rigs import (
 KINDS = (
     pytest.param("kafka", marks=pytest.mark.kafka),
     pytest.param("redis", marks=pytest.mark.redis),
+    pytest.param("amqp", marks=pytest.mark.rabbitmq),
     "unix",
     *SQUEEZED,
 )
+LIVE = (KINDS[2], "unix")
+"""Those whose broker keeps nothing for them."""
 
 
 @pytest.fixture(params=KINDS)
@@ -40,6 +44,9 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
             made = RedisRig(request.getfixturevalue("redis_url"))
             yield made
             await made.client.aclose()
+        case "amqp":
+            async with amqp_exchange(request.getfixturevalue("rabbitmq_url")) as made:
+                yield made
         case "unix":
             yield UnixRig(tmp_path)
         case form:
@@ -54,11 +61,11 @@ def numbered(count: int, start: int = 0) -> list[bytes]:
 async def read(rig: Rig, notes: Notes, *writes: tuple[list[bytes], int]) -> None:
     """Write, read until all of it (or `notes.most`) has come, stop."""
     wanted = len(notes.bodies) + sum(len(bodies) for bodies, _ in writes)
-    if not isinstance(rig, UnixRig):
+    if not rig.is_live:
         for bodies, lane in writes:
             await rig.write(bodies, lane)
     async with running(rig.source(), notes):
-        if isinstance(rig, UnixRig):
+        if rig.is_live:
             for bodies, lane in writes:
                 await rig.write(bodies, lane)
         await until(lambda: notes.is_full.is_set() or len(notes.bodies) >= wanted)
@@ -87,7 +94,7 @@ async def test_batches_are_bounded_and_parallel(rig: Rig) -> None:
         assert batch.fields is None or len(batch.fields) == size
 
 
-@pytest.mark.parametrize("rig", [kind for kind in KINDS if kind != "unix"], indirect=True)
+@pytest.mark.parametrize("rig", [kind for kind in KINDS if kind not in LIVE], indirect=True)
 async def test_reading_goes_on_where_it_stopped(rig: Rig) -> None:
     """A source that is stopped and made anew with the stored positions loses nothing and repeats nothing."""
     bodies = numbered(3400)
@@ -109,7 +116,7 @@ async def test_the_head_is_told(rig: Rig) -> None:
     """A place that is read to its end says so, also an empty one."""
     notes = Notes()
     async with running(rig.source(), notes) if not isinstance(rig, FileRig) else _written(rig, notes):
-        if isinstance(rig, UnixRig):
+        if rig.is_live:
             await rig.write(numbered(3))
         else:
             await until(lambda: rig.place() in notes.heads)
@@ -177,10 +184,10 @@ async def test_the_intakes_error_is_not_swallowed(rig: Rig) -> None:
                 raise ZeroDivisionError
             return await super().take(batch)
 
-    if not isinstance(rig, UnixRig):
+    if not rig.is_live:
         await rig.write(numbered(1))
     task = asyncio.ensure_future(rig.source().run(Broken()))
-    if isinstance(rig, UnixRig):
+    if rig.is_live:
         await rig.write(numbered(1))
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(20):
