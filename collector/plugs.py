@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from collector.formats import FORMATS, Decode, native
+from collector.formats import FORMATS, Decode, bullmq, native
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
+from collector.sources.bullmq import BullmqOptions, BullmqSource
 from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -62,23 +63,43 @@ def _kafka(url: SourceUrl) -> Callable[[], Source]:
     return lambda: KafkaSource(options)
 
 
-def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
+def _redis_address(url: SourceUrl) -> RedisAddress:
     host, port = url.hosts[0]
+    return RedisAddress(
+        host=host,
+        port=port,
+        database=int(url.path[0]),
+        username=url.user,
+        password=url.password,
+        tls=url.options.get("tls") == "true" or url.scheme.endswith("+rediss"),
+        ca_file=url.options.get("ssl_cafile", ""),
+    )
+
+
+def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
     options = RedisStreamOptions(
         name=url.name,
-        address=RedisAddress(
-            host=host,
-            port=port,
-            database=int(url.path[0]),
-            username=url.user,
-            password=url.password,
-            tls=url.options.get("tls") == "true",
-            ca_file=url.options.get("ssl_cafile", ""),
-        ),
+        address=_redis_address(url),
         streams=url.items,
         start_max_age=url.start_max_age,
     )
     return lambda: RedisStreamSource(options)
+
+
+def _bullmq(url: SourceUrl) -> Callable[[], Source]:
+    options = BullmqOptions(
+        name=url.name,
+        address=_redis_address(url),
+        queues=() if "*" in url.items else url.items,
+        prefix=url.options.get("prefix", ""),
+        start_max_age=url.start_max_age,
+    )
+    return lambda: BullmqSource(options)
+
+
+def _bullmq_decode(url: SourceUrl) -> Decode:
+    prefix = url.options.get("prefix", "")
+    return bullmq.Decoder(prefix, failed_is_dead_letter=url.options.get("failed_is_dead_letter") == "true")
 
 
 def _unix(url: SourceUrl) -> Callable[[], Source]:
@@ -97,6 +118,8 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[SourceUrl], Callable[[], Source]]
     form: str = "native"
     """The format of what it delivers."""
+    decode: Callable[[SourceUrl], Decode] | None = None
+    """Makes the decoder, where that depends on the source's options."""
     is_pushed: bool = False
     is_tailed: bool = False
 
@@ -104,6 +127,8 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
 SOURCES: dict[str, Plug] = {
     "kafka": Plug(build=_kafka, is_tailed=True),
     "redis-stream": Plug(build=_redis_stream, is_tailed=True),
+    "bullmq+redis": Plug(build=_bullmq, form="bullmq", decode=_bullmq_decode, is_tailed=True),
+    "bullmq+rediss": Plug(build=_bullmq, form="bullmq", decode=_bullmq_decode, is_tailed=True),
     "unix": Plug(build=_unix, is_pushed=True),
     "file": Plug(build=_file),
     "stdin": Plug(build=_file),
@@ -120,7 +145,7 @@ def feed(url: SourceUrl) -> Feed:
         name=url.name,
         application=url.application,
         clock=clock,
-        decode=FORMATS[plug.form].new(),
+        decode=FORMATS[plug.form].new() if plug.decode is None else plug.decode(url),
         is_pushed=plug.is_pushed,
         is_tailed=plug.is_tailed,
         build=plug.build(url),

@@ -64,12 +64,32 @@ class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the path starts with a database number."""
     items: str = ""
     """What the last part of the path lists, and the option that may list it instead."""
+    all_items: bool = False
+    """Whether naming none of them means all."""
     options: Mapping[str, _Option] = {}
 
 
 _FLAG = _Option(("true", "false"))
 _TEXT = _Option()
 _SECRET = _Option(is_secret=True)
+
+
+def _bullmq(scheme: str) -> _Scheme:
+    return _Scheme(
+        form=f"{scheme}://host:6379/0/queue[,queue...]",
+        port=6379,
+        database=True,
+        items="queues",
+        all_items=True,
+        options={
+            "queues": _TEXT,
+            "prefix": _TEXT,
+            "failed_is_dead_letter": _FLAG,
+            "password": _SECRET,
+            "ssl_cafile": _TEXT,
+        },
+    )
+
 
 SCHEMES: dict[str, _Scheme] = {
     "kafka": _Scheme(
@@ -99,6 +119,8 @@ SCHEMES: dict[str, _Scheme] = {
         items="streams",
         options={"streams": _TEXT, "password": _SECRET, "tls": _FLAG, "ssl_cafile": _TEXT},
     ),
+    "bullmq+redis": _bullmq("bullmq+redis"),
+    "bullmq+rediss": _bullmq("bullmq+rediss"),
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
     "file": _Scheme(form="file:///path/to/events.ndjson"),
@@ -109,8 +131,6 @@ PLANNED: tuple[str, ...] = (
     "celery+rediss",
     "celery+amqp",
     "celery+amqps",
-    "bullmq+redis",
-    "bullmq+rediss",
     "rq+redis",
     "rq+rediss",
     "arq+redis",
@@ -260,7 +280,7 @@ def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[
     if len(parts) - scheme.database > 1:
         return [("", f"too many parts in the path: write {scheme.form}")]
     ways = [len(parts) > scheme.database, bool(values.get(scheme.items)), "topic_pattern" in values]
-    if sum(ways) == 1:
+    if sum(ways) == 1 or (scheme.all_items and not any(ways)):
         return []
     pattern = " or `topic_pattern`" if "topic_pattern" in scheme.options else ""
     how = "given twice" if any(ways) else "missing"
