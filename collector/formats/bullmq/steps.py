@@ -291,7 +291,7 @@ class Steps:
 
         The same facts are told once more, with what they lacked.
         """
-        if job.is_finished and life.phase not in (OVER, UNKNOWN):
+        if (job.is_finished and life.phase not in (OVER, UNKNOWN)) or (life.made >= 0 and job.starts > life.starts):
             return False
         before = len(self.events)
         has_news = self.learn(life, job)
