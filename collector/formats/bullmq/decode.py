@@ -24,6 +24,9 @@ _MOST_HASHES = 5_000
 """That wait for their entries: more than two batches of them."""
 _MOST_QUEUES = 10_000
 _NOTHING: Mapping[str, Any] = {}
+_EARLIEST_MS, _LATEST_MS = int(EARLIEST * 1000), int(LATEST * 1000)
+_LONGEST_ID = 41
+"""Two numbers of 64 bits and a dash."""
 
 
 class _Queue(msgspec.Struct):
@@ -240,7 +243,11 @@ def _put(hashes: dict[str, Job], key: str, job: Job) -> None:
 
 def entry_place(entry_id: str) -> EntryId:
     """An entry id's numbers. Raises MalformedError."""
-    millis, _, number = entry_id.partition("-")
-    if not (millis.isascii() and millis.isdigit() and EARLIEST * 1000 <= int(millis[:18]) < LATEST * 1000):
+    millis, _, number = entry_id[:_LONGEST_ID].partition("-")
+    try:
+        place = int(millis), int(number or 0)
+    except ValueError:
+        place = (0, 0)
+    if not _EARLIEST_MS <= place[0] < _LATEST_MS or place[1] < 0:
         raise MalformedError("bad_time", "an entry id that is no time")
-    return int(millis[:18]), int(number) if number.isascii() and number.isdigit() and len(number) < 19 else 0
+    return place
