@@ -167,7 +167,7 @@ class _Reader:
             "(another name, prefix or database, or its jobs are kept in PostgreSQL, which is not read)"
             for base in self._invisible
         ]
-        if not self._bases and not there:
+        if not self._bases and not there and not missing:
             where = f"{self._options.prefix or '*'}:*{_META}"
             said.append(f"found no BullMQ queue yet: looks for keys {where}; queues kept in PostgreSQL are invisible")
         return "; ".join(said)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract_suites.rigs import (
     SQUEEZED,
+    BullmqRig,
     FileRig,
     Notes,
     RedisRig,
@@ -24,6 +25,7 @@ from tests.contract_suites.rigs import (
 KINDS = (
     pytest.param("kafka", marks=pytest.mark.kafka),
     pytest.param("redis", marks=pytest.mark.redis),
+    pytest.param("bullmq", marks=pytest.mark.redis),
     "unix",
     *SQUEEZED,
 )
@@ -40,6 +42,11 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
             made = RedisRig(request.getfixturevalue("redis_url"))
             yield made
             await made.client.aclose()
+        case "bullmq":
+            found = BullmqRig(request.getfixturevalue("redis_url"))
+            await found.open()
+            yield found
+            await found.client.aclose()
         case "unix":
             yield UnixRig(tmp_path)
         case form:
