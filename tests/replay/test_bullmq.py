@@ -106,3 +106,23 @@ def test_a_stall_is_a_redelivery_and_no_retry():
     trails = replayed("bullmq-stalled.jsonl")["trails"]
     assert [trails[f"mail:{number}"].get("redelivered", 0) for number in (1, 2, 3)] == [1, 1, 1]
     assert [trails[f"mail:{number}"]["retried"] for number in (1, 2, 3)] == [0, 0, 0]
+
+
+def test_a_job_id_that_is_used_again_next_day_is_another_life(tmp_path):
+    """A custom id that is added again after its removal is counted afresh: no redelivery, no duplicate success."""
+    lines = []
+    for day in (0, 1):
+        start = 1_795_970_000_000 + day * 86_400_000
+        words = ({"event": "added", "name": "report"}, {"event": "waiting"}, {"event": "active", "prev": "waiting"},
+                 {"event": "completed", "prev": "active", "returnvalue": "1"})  # fmt: skip
+        for number, words_of in enumerate(words):
+            at = start + 10 * number
+            place = {"t": at / 1000, "source": "redis-stream", "stream": "bull:mail:events", "id": f"{at}-0"}
+            lines.append({**place, "fields": {**words_of, "jobId": "report-eu"}})
+    capture = tmp_path / "daily.jsonl"
+    capture.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    replayed = json.loads(replay_json(["--trails", "--json", str(capture)]))
+    counts = replayed["tasks"]["report"]
+    assert [counts[fact] for fact in ("sent", "started", "succeeded")] == [2, 2, 2]
+    assert not any(counts.get(fact) for fact in ("redelivered", "duplicate_success"))
+    assert replayed["trails"]["mail:report-eu"]["state"] == "succeeded"

@@ -12,7 +12,7 @@ from typing import Any
 
 from collector.formats.bullmq.decode import Decoder
 from collector.formats.bullmq.job import looks_like_a_job
-from collector.formats.bullmq.keys import EVENTS, is_keyspace_note
+from collector.formats.bullmq.keys import EVENTS
 from collector.formats.bullmq.steps import QUEUE_WORDS
 from collector.formats.decoded import Format
 
@@ -20,15 +20,13 @@ __all__ = ["FORMAT", "Decoder"]
 
 
 def _is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
-    """An entry of an events stream, a job's hash, or a note of Redis that some key was touched."""
+    """An entry of an events stream, or a job's hash."""
     if tap == "redis-stream":
         fields = about.get("fields")
         if not isinstance(fields, dict) or not str(about.get("stream")).endswith(EVENTS) or "event" not in fields:
             return False
         return "jobId" in fields or fields["event"] in QUEUE_WORDS
-    if tap == "redis-key":
-        return about.get("type") == "hash" and looks_like_a_job(body)
-    return tap == "redis-pubsub" and is_keyspace_note(str(about.get("channel")), body)
+    return tap == "redis-key" and about.get("type") == "hash" and looks_like_a_job(body)
 
 
 FORMAT = Format(

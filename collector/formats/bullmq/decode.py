@@ -1,4 +1,4 @@
-"""The decoder of BullMQ: batches of stream entries, of job hashes and of notes about keys.
+"""The decoder of BullMQ: batches of stream entries and of job hashes.
 
 Remembers jobs (bounded), the hashes that came before the entries that they complete, and at the end of a batch one
 entry per queue: `waiting` after `active` means a retry, unless the next entry says `stalled`.
@@ -21,7 +21,7 @@ from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT
 from collector.model.record import Batch
 
 _MOST_HASHES = 5_000
-"""That wait for their entries: more than two batches of them."""
+"""That may wait for their entries when another batch of them comes: those of one batch are used at once."""
 _MOST_QUEUES = 10_000
 _NOTHING: Mapping[str, Any] = {}
 _EARLIEST_MS, _LATEST_MS = int(EARLIEST * 1000), int(LATEST * 1000)
@@ -66,16 +66,7 @@ class Decoder:
         steps = self._steps
         steps.events, steps.sources = [], []
         rejects: list[Reject] = []
-        ignored = 0
-        read = _READERS.get(batch.tap)
-        if read is None:
-            ignored = self._entries(batch, rejects)
-        else:
-            for index in range(len(batch.bodies)):
-                try:
-                    ignored += read(self, batch, index)
-                except MalformedError as error:
-                    rejects.append(Reject(index, error.reason, error.detail))
+        ignored = (self._hashes if batch.tap == "redis-key" else self._entries)(batch, rejects)
         if steps.held and batch.bodies:
             steps.index = len(batch.bodies) - 1
             steps.release(batch.times[-1] if batch.times else batch.received_at)
@@ -179,7 +170,20 @@ class Decoder:
         steps.time, steps.info = pending.time, pending.info
         return steps.given_back(pending.life, pending.time)
 
-    # Hashes and notes
+    # Hashes
+
+    def _hashes(self, batch: Batch, rejects: list[Reject]) -> int:
+        """The hashes of a batch; gives how many say nothing (yet)."""
+        ignored = 0
+        for hashes in (self._ahead, self._polled):
+            if len(hashes) > _MOST_HASHES:
+                hashes.clear()
+        for index in range(len(batch.bodies)):
+            try:
+                ignored += self._hash(batch, index)
+            except MalformedError as error:
+                rejects.append(Reject(index, error.reason, error.detail))
+        return ignored
 
     def _hash(self, batch: Batch, index: int) -> int:
         """A job's hash; gives how many say nothing (yet). Raises MalformedError."""
@@ -193,23 +197,15 @@ class Decoder:
         after = about.get("after")
         if isinstance(after, str):
             job.after = entry_place(after)
-            _put(self._ahead, key, job)
+            self._ahead[key] = job
         else:
             steps.info = None
             life = steps.memory.find(key)
             if life is None or not steps.polled(life, job):
-                _put(self._polled, key, job)
+                self._polled[key] = job
         if not job.is_whole:
             raise MalformedError("bad_field", "a field of the job is not what it should be; the others are used")
         return int(len(steps.events) == before)
-
-    def _note(self, _batch: Batch, _index: int) -> int:
-        """A note that a key was touched says nothing that the stream does not."""
-        return 1
-
-
-_READERS = {"redis-key": Decoder._hash, "redis-pubsub": Decoder._note}  # noqa: SLF001 - its own
-"""By tap; every other one is read as a stream."""
 
 
 def _check_other(word: object, job_id: object) -> None:
@@ -233,12 +229,6 @@ def _only(body: bytes) -> Mapping[str, Any]:
     """An entry of one field comes as that field's value: some words about a queue have no other."""
     word = body.decode("utf-8", "replace")
     return {"event": word} if word in QUEUE_WORDS else _NOTHING
-
-
-def _put(hashes: dict[str, Job], key: str, job: Job) -> None:
-    if len(hashes) >= _MOST_HASHES:
-        hashes.clear()
-    hashes[key] = job
 
 
 def entry_place(entry_id: str) -> EntryId:

@@ -1,4 +1,4 @@
-"""The keys of BullMQ: `<prefix>:<queue>:events`, `<prefix>:<queue>:<job id>`; and notes about keys.
+"""The keys of BullMQ: `<prefix>:<queue>:events`, `<prefix>:<queue>:<job id>`.
 
 A prefix has no colon outside of a hash tag (`{a:b}`); what follows it up to the last part is the queue's name, which
 may have some, as job ids may.
@@ -11,7 +11,6 @@ from functools import lru_cache
 
 EVENTS = ":events"
 _PREFIX = re.compile(r"(?:\{[^}]*\}|[^:{]|\{)*")
-_NOTE = re.compile(rb"[a-z_:]{1,40}")
 
 
 @lru_cache(4096)
@@ -27,8 +26,3 @@ def split(base: str, prefix: str = "") -> tuple[str, str]:
 def task_id(key: str, prefix: str = "") -> str:
     """`<queue>:<job id>` of a job's key."""
     return split.__wrapped__(key, prefix)[1]  # ids are too many to be remembered
-
-
-def is_keyspace_note(channel: str, body: bytes) -> bool:
-    """Whether this is Redis' own note that a key was touched: a command's name, about no task."""
-    return channel.startswith("__keyspace@") and _NOTE.fullmatch(body) is not None

@@ -337,6 +337,18 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert [event.attempt for event in decode(entries(word("active", "3"))).events] == [None]
 
 
+def test_old_hashes_make_room_for_a_whole_batch(monkeypatch):
+    """However many hashes were handed over before, those of a batch complete all of its events."""
+    monkeypatch.setattr("collector.formats.bullmq.decode._MOST_HASHES", 10)
+    decode = Decoder()
+    for start in range(0, 70, 7):
+        jobs = [str(number) for number in range(start, start + 7)]
+        decode(hashes(after=1000, **{f"j{job}": {"name": "send", "ats": "1", "pb": "w"} for job in jobs}))
+        out = decode(entries(*[word("active", job) for job in jobs]))
+        assert [event.worker for event in out.events] == ["w"] * 7
+    assert len(decode._ahead) <= 20
+
+
 @pytest.mark.parametrize(
     ("batch", "reason"),
     [
@@ -432,8 +444,7 @@ def test_errors_of_stack_traces(trace, error):
         ("redis-key", {"key": "bull:mail:1", "type": "hash"}, b'{"name":"a","opts":"{}","timestamp":"1"}', True),
         ("redis-key", {"key": "bull:mail:meta", "type": "hash"}, b'{"opts.maxLenEvents":"10000"}', False),
         ("redis-key", {"key": "rq:job:1", "type": "hash"}, b'{"origin":"a","timeout":"1"}', False),
-        ("redis-pubsub", {"channel": "__keyspace@0__:bull:mail:1"}, b"hset", True),
-        ("redis-pubsub", {"channel": "news"}, b"hset", False),
+        ("redis-pubsub", {"channel": "__keyspace@0__:bull:mail:1"}, b"hset", False),
         ("native", {}, b"{}", False),
     ],
 )
