@@ -33,6 +33,7 @@ bench: $(VENV)/.dev
 bench-full: bench
 	$(BIN)/python -m tests.bench.latency
 	$(BIN)/python -m tests.bench.sources
+	$(BIN)/python -m tests.bench.bullmq
 	$(BIN)/python tests/bench/formats.py
 	$(BIN)/python tests/bench/stitch.py
 	$(BIN)/python tests/bench/series.py

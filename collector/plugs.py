@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from collector.formats import FORMATS, Decode, mapping, messages, native
+from collector.formats import FORMATS, Decode, bullmq, mapping, messages, native
 from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
 from collector.sources.amqp_wire import AmqpAddress
+from collector.sources.bullmq import BullmqOptions, BullmqSource
 from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -77,19 +78,23 @@ def _kafka(url: SourceUrl) -> Callable[[], Source]:
     return lambda: KafkaSource(options)
 
 
-def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
+def _redis_address(url: SourceUrl) -> RedisAddress:
     host, port = url.hosts[0]
+    return RedisAddress(
+        host=host,
+        port=port,
+        database=int(url.path[0]),
+        username=url.user,
+        password=url.password,
+        tls=url.options.get("tls") == "true" or url.scheme.endswith("+rediss"),
+        ca_file=url.options.get("ssl_cafile", ""),
+    )
+
+
+def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
     options = RedisStreamOptions(
         name=url.name,
-        address=RedisAddress(
-            host=host,
-            port=port,
-            database=int(url.path[0]),
-            username=url.user,
-            password=url.password,
-            tls=url.options.get("tls") == "true",
-            ca_file=url.options.get("ssl_cafile", ""),
-        ),
+        address=_redis_address(url),
         streams=url.items,
         groups=_is_messages(url),
         start_max_age=url.start_max_age,
@@ -156,8 +161,20 @@ def _dramatiq_amqp(url: SourceUrl) -> Callable[[], Source]:
     return lambda: AmqpSource(options)
 
 
-def _listed(url: SourceUrl, option: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in url.options.get(option, "").split(",") if part.strip())
+def _bullmq(url: SourceUrl) -> Callable[[], Source]:
+    options = BullmqOptions(
+        name=url.name,
+        address=_redis_address(url),
+        queues=() if "*" in url.items else url.items,
+        prefix=url.options.get("prefix", ""),
+        start_max_age=url.start_max_age,
+    )
+    return lambda: BullmqSource(options)
+
+
+def _bullmq_decode(url: SourceUrl) -> Decode:
+    prefix = url.options.get("prefix", "")
+    return bullmq.Decoder(prefix, failed_is_dead_letter=url.options.get("failed_is_dead_letter") == "true")
 
 
 def _unix(url: SourceUrl) -> Callable[[], Source]:
@@ -176,6 +193,8 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
     build: Callable[[SourceUrl], Callable[[], Source]]
     form: str = "native"
     """The format of what it delivers."""
+    decode: Callable[[SourceUrl], Decode] | None = None
+    """Makes the decoder, where that depends on the source's options."""
     is_pushed: bool = False
     is_tailed: bool = False
 
@@ -189,6 +208,8 @@ SOURCES: dict[str, Plug] = {
     "celery+amqps": Plug(build=_celery_amqp, form="celery", is_tailed=True),
     "dramatiq+amqp": Plug(build=_dramatiq_amqp, form="dramatiq", is_tailed=True),
     "dramatiq+amqps": Plug(build=_dramatiq_amqp, form="dramatiq", is_tailed=True),
+    "bullmq+redis": Plug(build=_bullmq, form="bullmq", decode=_bullmq_decode, is_tailed=True),
+    "bullmq+rediss": Plug(build=_bullmq, form="bullmq", decode=_bullmq_decode, is_tailed=True),
     "unix": Plug(build=_unix, is_pushed=True),
     "file": Plug(build=_file),
     "stdin": Plug(build=_file),
@@ -207,7 +228,7 @@ def _decode(url: SourceUrl, plug: Plug) -> Decode:
         return mapping.decoder(url.mapping)
     if _is_messages(url):
         return messages.decoder(_listed(url, "retry"), _listed(url, "dead_letter"))
-    return FORMATS[url.options.get("format", plug.form)].new()
+    return FORMATS[url.options.get("format", plug.form)].new() if plug.decode is None else plug.decode(url)
 
 
 def feed(url: SourceUrl) -> Feed:

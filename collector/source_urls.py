@@ -69,6 +69,8 @@ class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """An expression for the whole path, where it has a form of its own."""
     items: str = ""
     """What the last part of the path lists, and the option that may list it instead."""
+    all_items: bool = False
+    """Whether naming none of them means all."""
     options: Mapping[str, _Option] = {}
 
 
@@ -102,6 +104,24 @@ _DRAMATIQ_AMQP: Mapping[str, _Option] = {
 }
 _VHOST = r"/?[^/]*/?"
 _PLACE_IN_VHOST = r"/?(?:/[^/]+)?/(?:exchange|queue)/[^/]+/?"
+
+
+def _bullmq(scheme: str) -> _Scheme:
+    return _Scheme(
+        form=f"{scheme}://host:6379/0/queue[,queue...]",
+        port=6379,
+        database=True,
+        items="queues",
+        all_items=True,
+        options={
+            "queues": _TEXT,
+            "prefix": _TEXT,
+            "failed_is_dead_letter": _FLAG,
+            "password": _SECRET,
+            "ssl_cafile": _TEXT,
+        },
+    )
+
 
 SCHEMES: dict[str, _Scheme] = {
     "kafka": _Scheme(
@@ -159,6 +179,8 @@ SCHEMES: dict[str, _Scheme] = {
         )
         for tls, port in {"": 5672, "s": 5671}.items()
     },
+    "bullmq+redis": _bullmq("bullmq+redis"),
+    "bullmq+rediss": _bullmq("bullmq+rediss"),
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
     "file": _Scheme(form="file:///path/to/events.ndjson"),
@@ -167,8 +189,6 @@ SCHEMES: dict[str, _Scheme] = {
 PLANNED: tuple[str, ...] = (
     "celery+redis",
     "celery+rediss",
-    "bullmq+redis",
-    "bullmq+rediss",
     "rq+redis",
     "rq+rediss",
     "arq+redis",
@@ -316,7 +336,7 @@ def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[
     if len(parts) - scheme.database > 1:
         return [("", f"too many parts in the path: write {scheme.form}")]
     ways = [len(parts) > scheme.database, bool(values.get(scheme.items)), "topic_pattern" in values]
-    if sum(ways) == 1:
+    if sum(ways) == 1 or (scheme.all_items and not any(ways)):
         return []
     pattern = " or `topic_pattern`" if "topic_pattern" in scheme.options else ""
     how = "given twice" if any(ways) else "missing"

@@ -8,8 +8,8 @@ trimmed or deleted before they were read is exact, also over a restart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -59,12 +59,15 @@ class RedisStreamSource:
         """Read for ever. A new call makes a new connection, and goes on at the intake's positions."""
         connection = await connect(self._options.address)
         try:
-            await _Tail(self._options, self._clock, connection, intake).follow()
+            tail = Tail(self._options, self._clock, connection, intake)
+            await tail.begin()
+            while True:
+                await tail.go_on()
         finally:
             connection.close()
 
 
-class _Stream:
+class Stream:
     """One stream as it is read."""
 
     __slots__ = ("exists", "index", "is_head", "is_read", "key", "looked_at", "name", "position", "told_at")
@@ -93,51 +96,83 @@ class _State(msgspec.Struct, frozen=True):
     """Entries ever added; None before Redis 7."""
 
 
-class _Tail:
-    """One connection's life."""
+Ahead: TypeAlias = Callable[[Stream, Sequence[Any]], Awaitable[None]]
+"""Called with entries before they are handed over: what belongs to them can be read and handed over first."""
+Describe: TypeAlias = Callable[[Sequence[str], Sequence[str]], str]
+"""What to say for people, of the streams that are there and of those that are not."""
 
-    def __init__(self, options: RedisStreamOptions, clock: Clock, connection: RedisConnection, intake: Intake) -> None:
+
+class Tail:
+    """One connection's life: `begin`, then `go_on` for ever."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts of one connection
+        self,
+        options: RedisStreamOptions,
+        clock: Clock,
+        connection: RedisConnection,
+        intake: Intake,
+        ahead: Ahead | None = None,
+        describe: Describe | None = None,
+    ) -> None:
+        self._ahead = ahead
+        self._describe = describe or _described
         self._options = options
         self._clock = clock
         self._connection = connection
         self._intake = intake
-        self._streams: dict[bytes, _Stream] = {}
+        self._streams: dict[bytes, Stream] = {}
         self._detail = ""
         self._asked_at = -1e9
 
-    async def follow(self) -> None:
+    async def begin(self) -> None:
+        """Find the places to read from."""
         for name in self._options.streams:
             self._streams[name.encode()] = await self._placed(name)
         await self._look(self._streams.values())
-        while True:
-            entries = await self._read()
-            behind = [key for key, found in entries.items() if len(found) == self._options.count]
-            for key, stream in self._streams.items():
-                await self._take(stream, entries.get(key, ()), is_head=key not in behind)
-            await self._look(
-                stream
-                for key, stream in self._streams.items()
-                if self._clock.monotonic() - stream.looked_at >= (1.0 if key in behind else _LOOK)
-            )
-            if self._options.groups and self._clock.monotonic() - self._asked_at >= _GROUPS:
-                await self._ask_groups()
-            await asyncio.sleep(0)
+
+    async def add(self, names: Iterable[str]) -> None:
+        """Read further streams: those without a position from their beginning."""
+        new = []
+        for name in names:
+            known = self._intake.position(name) is not None
+            new.append(await self._placed(name) if known else Stream(name, _START))
+        self._streams.update((stream.key, stream) for stream in new)
+        await self._look(new)
+
+    async def go_on(self) -> None:
+        """One question for entries, and all that follows from the answer. Without a stream a second's wait."""
+        if not self._streams:
+            self.tell()
+            await asyncio.sleep(_BLOCK_MS / 1000)
+            return
+        entries = await self._read()
+        behind = [key for key, found in entries.items() if len(found) == self._options.count]
+        for key, stream in self._streams.items():
+            await self._take(stream, entries.get(key, ()), is_head=key not in behind)
+        await self._look(
+            stream
+            for key, stream in self._streams.items()
+            if self._clock.monotonic() - stream.looked_at >= (1.0 if key in behind else _LOOK)
+        )
+        if self._options.groups and self._clock.monotonic() - self._asked_at >= _GROUPS:
+            await self._ask_groups()
+        await asyncio.sleep(0)
 
     # Where to read
 
-    async def _placed(self, name: str) -> _Stream:
+    async def _placed(self, name: str) -> Stream:
         stored = self._intake.position(name)
         if stored is not None:
             position, _, index = str(stored).partition("/")
             entry_id = _entry_id(position.encode())
-            return _Stream(name, entry_id, int(index) if index else None, is_read=entry_id != _START)
+            return Stream(name, entry_id, int(index) if index else None, is_read=entry_id != _START)
         if self._options.start_max_age is None:
-            return _Stream(name, _START)
+            return Stream(name, _START)
         seconds, micros = await self._connection.ask("TIME")  # ids follow the server's clock
         since = int(seconds) * 1000 + int(micros) // 1000 - int(self._options.start_max_age * 1000)
-        return _Stream(name, (max(0, since - 1), 0))
+        return Stream(name, (max(0, since - 1), 0))
 
-    async def _look(self, streams: Iterable[_Stream]) -> None:
+    async def _look(self, streams: Iterable[Stream]) -> None:
         """Compare streams with their positions: what was trimmed, deleted or made anew before it was read."""
         for stream in streams:
             stream.looked_at = self._clock.monotonic()
@@ -147,9 +182,9 @@ class _Tail:
             else:
                 stream.exists = True
                 self._compare(stream, state)
-        self._tell()
+        self.tell()
 
-    async def _state(self, stream: _Stream) -> _State | None:
+    async def _state(self, stream: Stream) -> _State | None:
         try:
             flat = await self._connection.ask("XINFO", "STREAM", stream.key)
         except SourceError as error:
@@ -165,14 +200,14 @@ class _Tail:
             added=said.get(b"entries-added"),
         )
 
-    def _gone(self, stream: _Stream) -> None:
+    def _gone(self, stream: Stream) -> None:
         """There is no such stream (any more): whatever comes next is a new one, to be read from its beginning."""
         if stream.is_read and not stream.is_head:
             self._miss(stream, self._clock.now(), None, "deleted")
         stream.exists = stream.is_read = False
         stream.position, stream.index = _START, 0
 
-    def _compare(self, stream: _Stream, state: _State) -> None:
+    def _compare(self, stream: Stream, state: _State) -> None:
         """Settle what happened behind our back, and learn how many entries lie before the position."""
         now = self._clock.now()
         if stream.is_read and state.last < stream.position:
@@ -200,7 +235,7 @@ class _Tail:
         if state.added is not None:
             stream.index = state.added - unread
 
-    def _miss(self, stream: _Stream, end: float, estimate: int | None, reason: str) -> None:
+    def _miss(self, stream: Stream, end: float, estimate: int | None, reason: str) -> None:
         start = stream.position[0] / 1000
         self._intake.gap(
             Gap(
@@ -213,12 +248,11 @@ class _Tail:
             )
         )
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Say what is read, where that is news."""
         there = [stream.name for stream in self._streams.values() if stream.exists]
         missing = [stream.name for stream in self._streams.values() if not stream.exists]
-        said = [f"reads {', '.join(there)}"] if there else []
-        said += [f"waits for stream {name}, which does not exist" for name in missing]
-        if (detail := "; ".join(said)) != self._detail:
+        if (detail := self._describe(there, missing)) != self._detail:
             self._detail = detail
             self._intake.connected(detail)
 
@@ -259,7 +293,7 @@ class _Tail:
                     )
                 )
 
-    async def _take(self, stream: _Stream, entries: Sequence[Any], *, is_head: bool) -> None:
+    async def _take(self, stream: Stream, entries: Sequence[Any], *, is_head: bool) -> None:
         tick = self._clock.monotonic()
         stream.is_head = is_head
         if not entries and (not is_head or tick - stream.told_at < 1.0):
@@ -269,10 +303,12 @@ class _Tail:
         step = self._options.chunk
         for start in range(0, len(entries) or 1, step):
             part = entries[start : start + step]
+            if self._ahead is not None and part:
+                await self._ahead(stream, part)
             await self._intake.take(self._batch(stream, part, is_head=is_head and start + step >= len(entries)))
             await asyncio.sleep(0)
 
-    def _batch(self, stream: _Stream, entries: Sequence[Any], *, is_head: bool) -> Batch:
+    def _batch(self, stream: Stream, entries: Sequence[Any], *, is_head: bool) -> Batch:
         """A batch of entries; moves the stream's position behind them."""
         now = self._clock.now()
         bodies: list[bytes] = []
@@ -296,7 +332,7 @@ class _Tail:
             bodies=bodies,
             receipts=receipts,
             received_at=now,
-            times=_times([entry[0] for entry in entries], now),
+            times=times_of([entry[0] for entry in entries], now),
             fields=fields if any(fields) else None,
             tap="redis-stream",
             is_head=is_head,
@@ -304,7 +340,12 @@ class _Tail:
         )
 
 
-def _times(ids: Sequence[bytes], now: float) -> list[float]:
+def _described(there: Sequence[str], missing: Sequence[str]) -> str:
+    said = [f"reads {', '.join(there)}"] if there else []
+    return "; ".join(said + [f"waits for stream {name}, which does not exist" for name in missing])
+
+
+def times_of(ids: Sequence[bytes], now: float) -> list[float]:
     """The times in entry ids; arrival for ids that somebody made up; never ahead of now."""
     times = [int(entry_id.partition(b"-")[0]) / 1000 for entry_id in ids]
     if times and (times[0] < EARLIEST or times[-1] > now):
@@ -334,6 +375,6 @@ def _text(entry_id: EntryId) -> str:
     return f"{entry_id[0]}-{entry_id[1]}"
 
 
-def _position(stream: _Stream) -> str:
+def _position(stream: Stream) -> str:
     entry_id = _text(stream.position)
     return entry_id if stream.index is None else f"{entry_id}/{stream.index}"

@@ -79,6 +79,9 @@ class Misfits:
         self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float, out: Transitions
     ) -> int:
         """An event that does not fit the slots: a repeat, the next attempt (slots are made ready), or for `tally`."""
+        if event.parent_id and not trail.parent_id:  # told late: its parent does not know of it yet
+            fill(trail, event, self._texts)
+            self._keep.homes[trail.home].links.add(trail, at)
         if trail.marks & M_IRREGULAR:
             if repeats(trail.facts, kind, event, time, channel):
                 return self._repeat(trail, event, kind)
@@ -99,7 +102,10 @@ class Misfits:
         """A fact that came again only fills in what was missing."""
         fill(trail, event, self._texts)
         if IS_FAILURE[kind]:
-            if event.error and not trail.error and not trail.marks & M_IRREGULAR:
+            told = next((fact for fact in trail.facts or () if fact.kind == kind and fact.time == event.time), None)
+            if event.error and told is not None:
+                told.error = told.error or self._errors.intern(event.error)
+            elif event.error and not trail.error and not trail.marks & M_IRREGULAR:
                 trail.error = self._errors.intern(event.error)
             if event.error_message and not trail.message:
                 tell(trail, event.error_message)

@@ -22,6 +22,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from collector.model.record import Batch, Gap, Outcome, Receipt, Source
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
 from collector.sources.amqp_wire import AmqpAddress
+from collector.sources.bullmq import BullmqOptions, BullmqSource
 from collector.sources.file import FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -247,6 +248,36 @@ def amqp_address_of(url: str) -> AmqpAddress:
     """Where an AMQP URL points; user and password guest."""
     parts = urlsplit(url)
     return AmqpAddress(host=parts.hostname or "", port=parts.port or 5672)
+
+
+class BullmqRig:
+    """Two queues of its own, under a prefix of its own, which are found."""
+
+    lanes = 2
+    is_live = False
+
+    def __init__(self, url: str) -> None:
+        self.client = redis.asyncio.Redis.from_url(url)
+        self.prefix = f"b{uuid.uuid4().hex[:12]}"
+        self.queues = ("mail", "render:eu")
+        self.options = BullmqOptions(name="b", address=address_of(url), prefix=self.prefix)
+
+    async def open(self) -> None:
+        """What BullMQ writes when a queue is first used."""
+        for queue in self.queues:
+            await self.client.hset(f"{self.prefix}:{queue}:meta", "opts.maxLenEvents", "10000")
+
+    def source(self) -> BullmqSource:
+        return BullmqSource(self.options)
+
+    def place(self, lane: int = 0) -> str:
+        return f"{self.prefix}:{self.queues[lane]}:events"
+
+    async def write(self, bodies: Sequence[bytes], lane: int = 0) -> None:
+        pipe = self.client.pipeline(transaction=False)
+        for body in bodies:
+            pipe.xadd(self.place(lane), {"data": body})
+        await pipe.execute()
 
 
 class UnixRig:

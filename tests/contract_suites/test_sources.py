@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract_suites.rigs import (
     SQUEEZED,
+    BullmqRig,
     FileRig,
     Notes,
     RedisRig,
@@ -26,6 +27,7 @@ KINDS = (
     pytest.param("kafka", marks=pytest.mark.kafka),
     pytest.param("redis", marks=pytest.mark.redis),
     pytest.param("amqp", marks=pytest.mark.rabbitmq),
+    pytest.param("bullmq", marks=pytest.mark.redis),
     "unix",
     *SQUEEZED,
 )
@@ -47,6 +49,11 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
         case "amqp":
             async with amqp_exchange(request.getfixturevalue("rabbitmq_url")) as made:
                 yield made
+        case "bullmq":
+            found = BullmqRig(request.getfixturevalue("redis_url"))
+            await found.open()
+            yield found
+            await found.client.aclose()
         case "unix":
             yield UnixRig(tmp_path)
         case form:

@@ -46,6 +46,15 @@ def test_redis_stream():
     assert source.name == "redis-stream://[::1]:7000/3/a,b%2Fc"
 
 
+def test_bullmq():
+    """BullMQ: the queues of a database, or all of them, with or without TLS."""
+    source = parse("bullmq+redis://h/2/mail,render?prefix=%7Ba:b%7D&failed_is_dead_letter=true")
+    assert (source.hosts, source.path[0], source.items) == ((("h", 6379),), "2", ("mail", "render"))
+    assert source.options == {"prefix": "{a:b}", "failed_is_dead_letter": "true"}
+    assert [parse(f"bullmq+rediss://h/0{queues}").items for queues in ("", "/", "/*")] == [(), (), ("*",)]
+    assert faults("bullmq+redis://h/mail")
+
+
 @pytest.mark.parametrize(
     ("url", "name", "path"),
     [

@@ -118,3 +118,20 @@ def test_evidence_of_flight_names_the_oldest(bench):
     bench.stitch(bench.event("succeeded", 9, "t0"))
     found = bench.stitcher.evidence([0], ["flight_up"], T)
     assert [offender.task_id for offender in found.offenders] == ["t1", "t2", "t3", "t4", "t5"]
+
+
+def test_what_is_told_late_stands_where_it_belongs(bench):
+    """A repeated fact fills in the parent, which then has its child, and the error of the try that it ended."""
+    bench.stitch(bench.event("sent", 0, "a"), bench.event("sent", 1, "child", attempt=1))
+    for attempt in (1, 2):
+        bench.stitch(
+            bench.event("started", 2 * attempt, "child", attempt=attempt),
+            bench.event("retried", 2 * attempt + 1, "child", attempt=attempt),
+        )
+    bench.stitch(
+        bench.event("sent", 1, "child", attempt=1, parent_id="a"),
+        bench.event("retried", 3, "child", attempt=1, error="KeyError"),
+    )
+    view = bench.stitcher.find("child")
+    assert (view.parent_id, bench.stitcher.find("a").children) == ("a", ["child"])
+    assert [attempt.error for attempt in view.attempts] == ["KeyError", ""]
