@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import hiredis
 import msgspec
@@ -20,6 +21,8 @@ _READ = 1 << 18
 _CONNECT_SECONDS = 10.0
 _FINAL = ("NOAUTH", "WRONGPASS", "NOPERM", "WRONGTYPE", "ERR invalid password", "ERR DB index", "ERR AUTH")
 """How errors begin that waiting does not cure."""
+
+Command: TypeAlias = Sequence[str | bytes]
 
 
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,21 +51,47 @@ class RedisConnection:
 
     async def ask(self, *words: str | bytes, seconds: float = 5.0) -> Any:
         """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer."""
-        self._writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub takes one word only
+        reply = (await self.ask_many([words], seconds))[0]
+        if isinstance(reply, hiredis.ReplyError):
+            raise self.refused(words, reply)
+        return reply
+
+    async def ask_many(self, commands: Sequence[Command], seconds: float = 5.0) -> list[Any]:
+        """The replies to commands that are sent in one go, in their order; an error reply stands in its place.
+
+        Raises SourceError: a lost connection, no answer to all of them within `seconds`.
+        """
+        self._writer.write(b"".join(map(hiredis.pack_command, commands)))  # type: ignore[arg-type]  # its stub: one word
+        replies: list[Any] = []
         try:
             async with asyncio.timeout(seconds):
-                while (reply := self._parser.gets()) is False:
-                    data = await self._reader.read(_READ)
-                    if not data:
-                        raise SourceError(f"{self._address}: the server closed the connection")
-                    self._parser.feed(data)
+                while len(replies) < len(commands):
+                    replies.append(await self._reply())
         except TimeoutError as error:
-            raise SourceError(f"{self._address}: no answer to {words[0]!s} for {seconds:.0f} s") from error
+            raise SourceError(f"{self._address}: no answer to {commands[0][0]!s} for {seconds:.0f} s") from error
+        return replies
+
+    async def heard(self) -> list[Any]:
+        """What the server says unasked (the messages of a subscription): waits for the first, gives all that came."""
+        heard = [await self._reply()]
+        while (reply := self._parser.gets()) is not False:
+            heard.append(reply)
+        return heard
+
+    def refused(self, words: Command, reply: object) -> SourceError:
+        """An error reply as an error of ours."""
+        text = str(reply)
+        return SourceError(f"{self._address}: {words[0]!s}: {text}", retryable=not text.startswith(_FINAL))
+
+    async def _reply(self) -> Any:
+        try:
+            while (reply := self._parser.gets()) is False:
+                data = await self._reader.read(_READ)
+                if not data:
+                    raise SourceError(f"{self._address}: the server closed the connection")
+                self._parser.feed(data)
         except (OSError, hiredis.ProtocolError) as error:
             raise SourceError(f"{self._address}: {error}") from error
-        if isinstance(reply, hiredis.ReplyError):
-            text = str(reply)
-            raise SourceError(f"{self._address}: {words[0]!s}: {text}", retryable=not text.startswith(_FINAL))
         return reply
 
     def close(self) -> None:
