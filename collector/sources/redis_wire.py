@@ -71,6 +71,10 @@ class RedisConnection:
             raise SourceError(f"{self._address}: no answer to {commands[0][0]!s} for {seconds:.0f} s") from error
         return replies
 
+    def tell(self, *words: str | bytes) -> None:
+        """Send a command whose answer is heard, not waited for."""
+        self._writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub takes one word only
+
     async def heard(self) -> list[Any]:
         """What the server says unasked (the messages of a subscription): waits for the first, gives all that came."""
         heard = [await self._reply()]
