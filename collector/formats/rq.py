@@ -1,0 +1,352 @@
+"""RQ, 2 and 3, from outside: job hashes, executions, result streams and workers in Redis. See `FORMAT.facts`.
+
+What ended for good stands in `results:<job>` with its times, worker and traceback. An attempt that will be tried again
+leaves only its job's hash: `retries_left` one less, and the attempt's times until the next one overwrites them; where
+the server notifies of keys, its execution is seen to begin. RQ counts down from a number that it does not keep:
+attempts are those that were seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from collector.formats import rq_values as values
+from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.rq_keys import KEYS, NOTE, RESULTS, is_mine, told
+from collector.model.event import LONGEST_TEXT, Event
+from collector.model.record import Batch
+
+JOBS = 50_000
+"""Jobs that are remembered; one that left is told of again, which the trails know as the same facts."""
+EXECUTIONS = 50
+"""Executions remembered of each job."""
+RETRIES = 100
+"""Attempts that are believed to have passed between two looks at a job."""
+DUE = 50_000
+"""Scheduled jobs whose due time is remembered."""
+HOLD_SECONDS = 2.0
+"""How long a hash that says the end waits for the result entry, which says why."""
+_WAITING = ("queued", "scheduled")
+NEVER = 4_102_358_400.0
+"""2099-12-31: not before another job has succeeded, whenever that may be."""
+LATER_SECONDS = 1.0
+"""A job that was enqueued so long after it was made had been scheduled or deferred."""
+
+_ENDS = {"1": "succeeded", "2": "failed", "3": "revoked", "4": "retried", "5": "failed"}
+"""Types of result entries."""
+_FINAL = {"finished": "succeeded", "failed": "failed", "stopped": "revoked"}
+"""Final statuses of a hash that have a result entry."""
+
+
+class _Run:
+    """One execution of a job."""
+
+    __slots__ = ("is_over", "is_told", "noted")
+
+    def __init__(self, noted: float) -> None:
+        self.noted = noted
+        """When it was heard of."""
+        self.is_told = False
+        """Whether its start was told."""
+        self.is_over = False
+
+
+class _Job:
+    """What was told of a job."""
+
+    __slots__ = ("created", "due", "ends", "held", "is_canceled", "left", "names", "retries", "runs")
+
+    def __init__(self) -> None:
+        self.created: float | None = None
+        self.names: dict[str, str] = {}
+        """`task`, `queue` and `parent_id`, as far as known."""
+        self.left: int | None = None
+        """Its `retries_left`."""
+        self.retries = 0
+        """How many attempts were told to be retried."""
+        self.runs: OrderedDict[str, _Run] = OrderedDict()
+        self.ends: set[float] = set()
+        """When the newest few executions ended whose end was told."""
+        self.held: Event | None = None
+        """An end whose reason has not come yet."""
+        self.due = 0.0
+        """When what is held is told as it is."""
+        self.is_canceled = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether something about it is held back."""
+        return self.held is not None or any(not run.is_told for run in self.runs.values())
+
+
+class Decoder:
+    """Reads records in their order, and remembers jobs."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._held: dict[str, None] = {}
+        self._due_at: OrderedDict[str, float] = OrderedDict()
+        self._workers: OrderedDict[str, str] = OrderedDict()
+        self._out = Decoded([], [], [])
+        self._index = 0
+        self._at = 0.0
+
+    def __call__(self, batch: Batch) -> Decoded:
+        """The events of a batch; of an empty one what was held and is due."""
+        out = self._out = Decoded([], [], [])
+        self._index = 0
+        times = batch.times or [batch.received_at] * (len(batch.bodies) or 1)
+        self._release(times[0])
+        for index, body in enumerate(batch.bodies):
+            self._index = index
+            self._release(times[index])
+            about = batch.about[index] if batch.about else {}
+            before = len(out.events)
+            try:
+                self._read(batch.tap, about, body, times[index])
+            except MalformedError as error:
+                out.rejects.append(Reject(index, error.reason, error.detail))
+                continue
+            out.ignored += len(out.events) == before
+        return out
+
+    def _read(self, tap: str, about: Mapping[str, Any], body: bytes, at: float) -> None:
+        """One record."""
+        if tap == "redis-stream":
+            if match := RESULTS.fullmatch(told(about, "stream")):
+                self._result(match["id"], about.get("fields"))
+        elif tap == "redis-pubsub":
+            self._note(told(about, "channel"), body)
+        elif tap == "redis-key":
+            key, kind = told(about, "key"), about.get("type")
+            for name, expression in KEYS.items():
+                if match := expression.fullmatch(key):
+                    self._key(name, match, kind, body, at)
+                    return
+
+    def _key(self, name: str, match: re.Match[str], kind: Any, body: bytes, at: float) -> None:
+        if name == "worker" and kind in ("hash", "none"):
+            self._worker(match["worker"], values.hash_of(body) if kind == "hash" else None)
+        elif name == "scheduled" and kind == "zset":
+            for job_id, score in values.scores_of(body).items():
+                _remember(self._due_at, job_id, score, DUE)
+        elif kind == "hash" and name == "execution":
+            fields = values.hash_of(body)
+            self._start(match["id"], match["execution"], values.time(fields, "created_at"), _worker(fields))
+        elif kind == "hash" and name == "job":
+            self._hash(match["id"], values.hash_of(body), at)
+
+    # Facts
+
+    def _tell(self, kind: str, job_id: str, **more: Any) -> Event:
+        job = self._job(job_id)
+        event = Event(kind=kind, task_id=job_id[:LONGEST_TEXT], **job.names, **more)  # type: ignore[arg-type]
+        self._keep(event)
+        return event
+
+    def _keep(self, event: Event) -> None:
+        self._out.events.append(event)
+        assert self._out.sources is not None  # noqa: S101 it is ours
+        self._out.sources.append(self._index)
+
+    def _job(self, job_id: str) -> _Job:
+        job = self._jobs.get(job_id)
+        if job is None:
+            job = _Job()
+        _remember(self._jobs, job_id, job, JOBS)
+        return job
+
+    def _start(self, job_id: str, execution: str, time: float | None, worker: str | None) -> _Run:
+        """An execution began; told once it is known when, or it turns out that nobody will say so."""
+        job = self._job(job_id)
+        run = job.runs.get(execution) or _Run(self._at)
+        _remember(job.runs, execution, run, EXECUTIONS)
+        if run.is_told:
+            return run
+        if time is None:
+            job.due = self._at + HOLD_SECONDS
+            self._held[job_id] = None
+        else:
+            run.is_told = True
+            self._tell("started", job_id, time=time, worker=worker)
+        return run
+
+    def _note(self, channel: str, body: bytes) -> None:
+        """A notification: an execution's hash was made."""
+        note = NOTE.fullmatch(channel)
+        if note and body == b"hset" and (match := KEYS["execution"].fullmatch(note["key"])):
+            self._start(match["id"], match["execution"], None, None)
+
+    def _result(self, job_id: str, entry: Any) -> None:
+        """A result entry: an execution's whole story."""
+        if not isinstance(entry, dict):
+            raise MalformedError("not_an_object", "an entry without fields")
+        kind = _ENDS.get(values.text(entry, "type"))
+        if kind is None:
+            raise MalformedError("unknown_kind", "the `type` of a result is none that RQ writes")
+        job, worker = self._job(job_id), _worker(entry)
+        began, ended = values.time(entry, "execution_started_at"), values.time(entry, "execution_ended_at")
+        if execution := values.text(entry, "execution_id"):
+            self._start(job_id, execution, began, worker).is_over = True
+        error, message = values.failure(entry) if kind == "failed" else (None, None)
+        run = None if began is None or ended is None or ended < began else ended - began
+        job.held = None
+        if ended is not None:
+            _end(job, ended)
+        job.retries += kind == "retried"
+        self._tell(kind, job_id, time=ended, worker=worker, error=error, error_message=message, run_seconds=run)
+
+    def _hash(self, job_id: str, fields: dict[str, Any], at: float) -> None:
+        """A job's hash: what it says now and did not say before."""
+        if not (values.text(fields, "created_at") and values.text(fields, "status")):
+            return  # a hash that is being made, or is not a job's
+        created, left = values.time(fields, "created_at"), values.number(fields, "retries_left")
+        began, ended = values.time(fields, "started_at"), values.time(fields, "ended_at")
+        enqueued, status = values.time(fields, "enqueued_at"), values.text(fields, "status")
+        job = self._job(job_id)
+        if job.created is not None and job.created != created:  # the id is used again
+            del self._jobs[job_id]
+            job = self._job(job_id)
+        names = {"task": values.task_of(fields), "queue": values.text(fields, "origin"), "parent_id": _parent(fields)}
+        job.names = {name: known for name, known in names.items() if known}
+        if job.created is None:
+            job.created = created
+            self._tell("sent", job_id, time=created, eta=self._eta(job_id, status, created, enqueued, began))
+            if left is not None and "repeats_left" not in fields:
+                job.left = left + _retried_before(job, status, ended)
+        if job.left is not None and left is not None and left < job.left:
+            self._retried(job_id, job, job.left - left, fields)
+        job.left = left
+        if status == "canceled" and not job.is_canceled:
+            self._tell("revoked", job_id)
+        job.is_canceled = status == "canceled"
+        if status in _FINAL and ended is not None and ended not in job.ends:
+            job.held = Event(kind=_FINAL[status], task_id=job_id[:LONGEST_TEXT], **job.names, time=ended)  # type: ignore[arg-type]
+            job.held.worker = _worker(fields)
+            job.due = at + HOLD_SECONDS
+            self._held[job_id] = None
+
+    def _eta(
+        self, job_id: str, status: str, created: float | None, enqueued: float | None, began: float | None
+    ) -> float | None:
+        """When the first attempt may start, where that is not at once."""
+        if status == "deferred":
+            return NEVER
+        if status == "scheduled" and began is None:
+            return self._due_at.get(job_id)
+        if created is not None and enqueued is not None and enqueued - created >= LATER_SECONDS:
+            return enqueued if began is None or began >= enqueued else None
+        return None
+
+    def _retried(self, job_id: str, job: _Job, times: int, fields: dict[str, Any]) -> None:
+        """So many attempts were given back since the last look.
+
+        Of the newest the times stand in the hash, unless the next one has begun: then only when that was enqueued,
+        and that is after all of them.
+        """
+        status = values.text(fields, "status")
+        began, ended = values.time(fields, "started_at"), values.time(fields, "ended_at")
+        for back in range(min(times, RETRIES) - 1, -1, -1):
+            run = next((one for one in job.runs.values() if not one.is_over), None)
+            if back == 0 and status in _WAITING and ended is not None:
+                more: dict[str, Any] = {"worker": _worker(fields)}
+                due = self._due_at.get(job_id) if status == "scheduled" else None
+                took = None if began is None or ended < began else ended - began
+                end = {**more, "time": ended, "run_seconds": took, "eta": due}
+                start = {**more, "time": began}
+            else:
+                more = {"attempt": job.retries + 1}
+                end = {**more, "time": values.time(fields, "enqueued_at")}
+                start = {**more, "time": run.noted if run else None}
+            if run is None or not run.is_told:
+                self._tell("started", job_id, **start)
+            if run is not None:
+                run.is_told = run.is_over = True
+            job.retries += 1
+            self._tell("retried", job_id, **end)
+
+    def _release(self, at: float) -> None:
+        """Tell what was held back and nothing more came for."""
+        self._at = at
+        for job_id in list(self._held) if self._held else ():
+            job = self._jobs.get(job_id)
+            if job is None or not job.waits:
+                del self._held[job_id]
+            elif at >= job.due:
+                del self._held[job_id]
+                for run in job.runs.values():
+                    if not run.is_told:
+                        run.is_told = True
+                        self._tell("started", job_id, time=run.noted)
+                if (held := job.held) is not None:
+                    job.held = None
+                    _end(job, held.time or 0.0)
+                    self._keep(held)
+
+    def _worker(self, worker: str, fields: dict[str, Any] | None) -> None:
+        """A worker's hash: it came, it lives, it went."""
+        before = self._workers.get(worker)
+        if fields is None or values.text(fields, "death"):
+            if before != "gone":
+                death = values.time(fields, "death") if fields else None
+                self._keep(Event(kind="offline", task_id="", worker=worker[:LONGEST_TEXT], time=death))
+                _remember(self._workers, worker, "gone", JOBS)
+            return
+        birth = values.text(fields, "birth")
+        if before != birth:
+            time = values.time(fields, "birth")
+            self._keep(Event(kind="online", task_id="", worker=worker[:LONGEST_TEXT], time=time))
+            _remember(self._workers, worker, birth, JOBS)
+        time = values.time(fields, "last_heartbeat")
+        self._keep(Event(kind="heartbeat", task_id="", worker=worker[:LONGEST_TEXT], time=time))
+
+
+def _end(job: _Job, ended: float) -> None:
+    if len(job.ends) >= EXECUTIONS:
+        job.ends.clear()
+    job.ends.add(ended)
+
+
+def _retried_before(job: _Job, status: str, ended: float | None) -> int:
+    """How many attempts had been given back when a job was first seen: as many as were heard of, or ended."""
+    if status in _WAITING:
+        return max(len(job.runs), int(ended is not None))
+    return max(0, len(job.runs) - 1)
+
+
+def _worker(fields: Mapping[str, Any]) -> str | None:
+    return values.text(fields, "worker_name") or None
+
+
+def _parent(fields: Mapping[str, Any]) -> str:
+    """The job that it waited for; of several the first."""
+    return values.text(fields, "dependency_id")
+
+
+def _remember(kept: OrderedDict[str, Any], key: str, value: Any, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+FACTS = {
+    "sent": "yes",
+    "started": "yes",
+    "succeeded": "yes (not with result_ttl 0)",
+    "failed": "yes",
+    "retried": "yes",
+    "revoked": "yes (canceled, stopped)",
+    "task": "yes",
+    "queue": "yes",
+    "worker": "yes (of a retried attempt that is quicker than a poll: hook)",
+    "attempt": "counted from the first one that was seen",
+    "error": "of the last attempt (of others: hook)",
+    "wait": "yes",
+    "run": "yes",
+    "heartbeat": "yes",
+}
+FORMAT = Format(new=Decoder, is_mine=is_mine, facts=FACTS)
