@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collector.formats import native, rq
+from collector.formats import native, rq, saq
 from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
 
 __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
@@ -10,5 +10,6 @@ __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", 
 # In the order in which a capture's records are offered to them: native takes what is nobody else's.
 FORMATS: dict[str, Format] = {
     "rq": rq.FORMAT,
+    "saq": saq.FORMAT,
     "native": native.FORMAT,
 }

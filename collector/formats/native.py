@@ -74,9 +74,12 @@ def decode(batch: Batch, longest: int = LONGEST_BODY) -> Decoded:
     return out
 
 
-def _is_mine(tap: str, _about: Mapping[str, Any], _body: bytes) -> bool:
-    """Whatever a broker or a sender hands over as an event of ours; what was asked of keys or an API is none."""
-    return tap in _TAPS
+def _is_mine(tap: str, about: Mapping[str, Any], _body: bytes) -> bool:
+    """Whatever a broker or a sender hands over as an event of ours; what was asked of keys or an API is none.
+
+    Nor is what Redis says of its own keys.
+    """
+    return tap in _TAPS and not str(about.get("channel", "")).startswith(("__keyspace@", "__keyevent@"))
 
 
 _TAPS = frozenset(["native", "kafka", "redis-stream", "redis-pubsub", "amqp"])
