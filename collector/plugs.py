@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from collector.documents.scalars import parse_duration
 from collector.formats import FORMATS, Decode, native
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
@@ -14,6 +15,9 @@ from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
+from collector.sources.redis_watch import RedisWatchOptions
+from collector.sources.redis_watcher import RedisWatchSource
+from collector.sources.redis_watches import WATCHES
 from collector.sources.redis_wire import RedisAddress
 
 PUSHED = "http"
@@ -62,23 +66,37 @@ def _kafka(url: SourceUrl) -> Callable[[], Source]:
     return lambda: KafkaSource(options)
 
 
-def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
+def _redis_address(url: SourceUrl) -> RedisAddress:
     host, port = url.hosts[0]
+    return RedisAddress(
+        host=host,
+        port=port,
+        database=int(url.path[0]) if url.path else 0,
+        username=url.user,
+        password=url.password,
+        tls=url.scheme.endswith("+rediss") or url.options.get("tls") == "true",
+        ca_file=url.options.get("ssl_cafile", ""),
+    )
+
+
+def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
     options = RedisStreamOptions(
-        name=url.name,
-        address=RedisAddress(
-            host=host,
-            port=port,
-            database=int(url.path[0]),
-            username=url.user,
-            password=url.password,
-            tls=url.options.get("tls") == "true",
-            ca_file=url.options.get("ssl_cafile", ""),
-        ),
-        streams=url.items,
-        start_max_age=url.start_max_age,
+        name=url.name, address=_redis_address(url), streams=url.items, start_max_age=url.start_max_age
     )
     return lambda: RedisStreamSource(options)
+
+
+def _redis_watch(url: SourceUrl) -> Callable[[], Source]:
+    options = RedisWatchOptions(
+        name=url.name,
+        address=_redis_address(url),
+        watch=WATCHES[url.scheme.partition("+")[0]],
+        prefix=url.options.get("prefix", ""),
+        queues=url.items,
+        poll=parse_duration(url.options.get("poll", "0s")),
+        start_max_age=url.start_max_age,
+    )
+    return lambda: RedisWatchSource(options)
 
 
 def _unix(url: SourceUrl) -> Callable[[], Source]:
@@ -104,6 +122,11 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
 SOURCES: dict[str, Plug] = {
     "kafka": Plug(build=_kafka, is_tailed=True),
     "redis-stream": Plug(build=_redis_stream, is_tailed=True),
+    **{
+        f"{name}+{redis}": Plug(build=_redis_watch, form=name, is_tailed=True)
+        for name in WATCHES
+        for redis in ("redis", "rediss")
+    },
     "unix": Plug(build=_unix, is_pushed=True),
     "file": Plug(build=_file),
     "stdin": Plug(build=_file),

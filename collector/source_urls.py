@@ -64,12 +64,35 @@ class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the path starts with a database number."""
     items: str = ""
     """What the last part of the path lists, and the option that may list it instead."""
+    names_all: bool = False
+    """Whether naming nothing means all there is, in database 0 where none is named."""
     options: Mapping[str, _Option] = {}
 
 
 _FLAG = _Option(("true", "false"))
 _TEXT = _Option()
 _SECRET = _Option(is_secret=True)
+
+WATCHED: tuple[str, ...] = ("rq", "saq")
+"""Frameworks that keep their tasks in Redis, and are read by watching it; each has its row in `redis_watches.py`."""
+
+
+def _watched(scheme: str) -> _Scheme:
+    return _Scheme(
+        form=f"{scheme}://host:6379/0[/queue,queue...]",
+        port=6379,
+        database=True,
+        items="queues",
+        names_all=True,
+        options={
+            "queues": _TEXT,
+            "prefix": _TEXT,
+            "poll": _Option(check=parse_duration),
+            "password": _SECRET,
+            "ssl_cafile": _TEXT,
+        },
+    )
+
 
 SCHEMES: dict[str, _Scheme] = {
     "kafka": _Scheme(
@@ -99,6 +122,7 @@ SCHEMES: dict[str, _Scheme] = {
         items="streams",
         options={"streams": _TEXT, "password": _SECRET, "tls": _FLAG, "ssl_cafile": _TEXT},
     ),
+    **{scheme: _watched(scheme) for name in WATCHED for scheme in (f"{name}+redis", f"{name}+rediss")},
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
     "file": _Scheme(form="file:///path/to/events.ndjson"),
@@ -111,14 +135,11 @@ PLANNED: tuple[str, ...] = (
     "celery+amqps",
     "bullmq+redis",
     "bullmq+rediss",
-    "rq+redis",
-    "rq+rediss",
     "arq+redis",
     "arq+rediss",
     "dramatiq+redis",
     "dramatiq+amqp",
     "taskiq+redis",
-    "saq+redis",
     "huey+redis",
     "amqp",
     "amqps",
@@ -253,14 +274,14 @@ def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[
     parts = [part for part in path.split("/") if part]
     if not scheme.port and not parts and scheme is not SCHEMES["stdin"]:
         return [("", f"the path is missing: write {scheme.form}")]
-    if not scheme.items:
+    if not scheme.items or (scheme.names_all and not parts):
         return []
     if scheme.database and not (parts and parts[0].isascii() and parts[0].isdigit()):
         return [("", f"the path starts with the number of the database: write {scheme.form}")]
     if len(parts) - scheme.database > 1:
         return [("", f"too many parts in the path: write {scheme.form}")]
     ways = [len(parts) > scheme.database, bool(values.get(scheme.items)), "topic_pattern" in values]
-    if sum(ways) == 1:
+    if sum(ways) == 1 or (scheme.names_all and not any(ways)):
         return []
     pattern = " or `topic_pattern`" if "topic_pattern" in scheme.options else ""
     how = "given twice" if any(ways) else "missing"

@@ -122,7 +122,7 @@ class Decoder:
             job.due = self._at + HOLD_SECONDS
         job.words.append((word, self._at))
         self._waiting[channel] = None
-        if (job.is_known and job.seen is not None and word == job.seen.status) or len(job.words) >= WORDS:
+        if _is_explained(job, word) or len(job.words) >= WORDS:
             self._play(channel, job)
         return True
 
@@ -214,12 +214,7 @@ class Decoder:
         """The attempt before the first word that was heard: none, if the job was sent while we listened."""
         if self._since is not None and job.queued is not None and job.queued >= self._since - EARLY_SECONDS:
             return 0
-        heard = 0
-        is_running = False
-        for word, _ in job.words:
-            heard += word == "active" and not is_running
-            is_running = word == "active" or (is_running and word == "aborting")
-        return max(0, seen.attempts - heard)
+        return max(0, seen.attempts - _starts(job))
 
     def _reconcile(self, channel: str, job: _Job, seen: Seen) -> None:
         """What the JSON says that no word has said: words are on their way, or were missed."""
@@ -299,6 +294,23 @@ class Decoder:
         kind = "heartbeat" if worker in self._workers else "online"
         _remember(self._workers, worker, None, JOBS)
         self._keep(Event(kind=kind, task_id="", worker=worker))  # type: ignore[arg-type]
+
+
+def _is_explained(job: _Job, word: str) -> bool:
+    """Whether the JSON that was read last is that of the newest word: then no other will come for it."""
+    seen = job.seen
+    if seen is None or not job.is_known or word != seen.status:
+        return False
+    return job.attempt + _starts(job) == seen.attempts
+
+
+def _starts(job: _Job) -> int:
+    """How many attempts began by the held words."""
+    count, is_running = 0, job.is_running
+    for word, _ in job.words:
+        count += word == "active" and not is_running
+        is_running = word == "active" or (is_running and word == "aborting")
+    return count
 
 
 def _of(job: _Job, attempt: int) -> Seen | None:
