@@ -53,6 +53,7 @@ RQ = Watch(
                 "status",
                 "origin",
                 "description",
+                "data",
                 "created_at",
                 "enqueued_at",
                 "started_at",
