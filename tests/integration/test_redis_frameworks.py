@@ -108,9 +108,9 @@ RQ = [
     "work",
 ]
 FRAMEWORKS = {
-    "rq3": ("rq", ["rq==3.0.0"], "rq_jobs", RQ),
-    "rq2": ("rq", ["rq==2.12.0"], "rq_jobs", RQ),
-    "saq": ("saq", ["saq[redis]==0.26.4"], "saq_jobs", ["-m", "saq", "saq_jobs.settings"]),
+    "rq-3.0.0": ("rq", ["rq==3.0.0"], "rq_jobs", RQ),
+    "rq-2.12.0": ("rq", ["rq==2.12.0"], "rq_jobs", RQ),
+    "saq-0.26.4": ("saq", ["saq[redis]==0.26.4", "typing_extensions"], "saq_jobs", ["-m", "saq", "saq_jobs.settings"]),
 }
 
 
