@@ -19,6 +19,8 @@ from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 ROOM = 20_000
 """Messages and entries that wait in the inbox."""
+KEYSPACE = "__key"
+"""How the channels of the server's own notifications begin."""
 _PING_SECONDS = 10.0
 _SILENCE_SECONDS = 25.0
 _BLOCK_MS = 1000
@@ -89,18 +91,17 @@ class Inbox:
         return taken
 
 
-async def subscribe(address: RedisAddress, patterns: Sequence[str], inbox: Inbox) -> RedisConnection:
-    """A connection that hears `patterns`: nothing published after this is missed, as long as one listens to it."""
+async def subscribe(
+    address: RedisAddress, patterns: Sequence[str], inbox: Inbox, refused: list[str]
+) -> RedisConnection:
+    """A connection that hears `patterns`: nothing published after this is missed, as long as one listens to it.
+
+    Those of keyspace notifications that this user may not hear are added to `refused`; they only help.
+    """
     connection = await connect(address)
-    words = ("PSUBSCRIBE", *patterns)
     try:
-        connection.tell(*words)
         async with asyncio.timeout(_SILENCE_SECONDS):
-            confirmed = 0
-            while confirmed < len(patterns):
-                said = await connection.heard()
-                confirmed += sum(not isinstance(one, Exception) and one[0] == b"psubscribe" for one in said)
-                await inbox.put(_messages(connection, said))
+            refused += [pattern for pattern in patterns if not await _subscribed(connection, pattern, inbox)]
     except TimeoutError as error:
         connection.close()
         raise SourceError(f"{address}: no answer to PSUBSCRIBE") from error
@@ -110,11 +111,23 @@ async def subscribe(address: RedisAddress, patterns: Sequence[str], inbox: Inbox
     return connection
 
 
-def _messages(connection: RedisConnection, said: Sequence[Any]) -> list[Message]:
-    refused = next((one for one in said if isinstance(one, hiredis.ReplyError)), None)
-    if refused is not None:
-        raise connection.refused(("PSUBSCRIBE",), refused)
-    return [Message(*one[1:4]) for one in said if one[0] == b"pmessage"]
+async def _subscribed(connection: RedisConnection, pattern: str, inbox: Inbox) -> bool:
+    """Whether the server lets us; what is heard meanwhile is kept."""
+    connection.tell("PSUBSCRIBE", pattern)
+    while True:
+        said = await connection.heard()
+        errors = [one for one in said if isinstance(one, hiredis.ReplyError)]
+        if errors and not pattern.startswith(KEYSPACE):
+            raise connection.refused(("PSUBSCRIBE", pattern), errors[0])
+        await inbox.put(_messages(said))
+        if errors:
+            return False
+        if any(one[0] == b"psubscribe" for one in said):
+            return True
+
+
+def _messages(said: Sequence[Any]) -> list[Message]:
+    return [Message(*one[1:4]) for one in said if isinstance(one, list) and one[0] == b"pmessage"]
 
 
 async def listen(connection: RedisConnection, inbox: Inbox) -> None:
@@ -129,7 +142,7 @@ async def listen(connection: RedisConnection, inbox: Inbox) -> None:
                 connection.tell("PING")
                 continue
             silent = 0.0
-            await inbox.put(_messages(connection, waiting.result()))
+            await inbox.put(_messages(waiting.result()))
             waiting = asyncio.ensure_future(connection.heard())
         inbox.fail(SourceError(f"the subscription has been silent for {_SILENCE_SECONDS:.0f} s"))
     except SourceError as error:

@@ -13,7 +13,7 @@ from typing import Any
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Gap, Intake
-from collector.sources.redis_ears import Entry, Heard, Inbox, Message, listen, subscribe, tail
+from collector.sources.redis_ears import KEYSPACE, Entry, Heard, Inbox, Message, listen, subscribe, tail
 from collector.sources.redis_reader import SCAN_COUNT, Reader, Record, entry
 from collector.sources.redis_values import shown
 from collector.sources.redis_watch import Plan, RedisWatchOptions, plan
@@ -23,11 +23,14 @@ KEYS, MESSAGES = "keys", "messages"
 """Places; a tailed stream is a place by its own name."""
 CHUNK = 1000
 """Records per batch, at most."""
+FASTEST_POLL = 0.05
+"""Seconds between polls, at least."""
 SWEEP_SECONDS = 10.0
 """Between two sweeps of SCAN over the database."""
+MARGIN_SECONDS = 60.0
+"""How far the clocks of workers may be behind ours: after a stop so much is read twice, which the trails know."""
 FIRST_STEPS = 200
 """Steps of the first sweep that are taken at once."""
-_KEYSPACE = "__key"
 
 
 class RedisWatchSource:
@@ -46,10 +49,10 @@ class RedisWatchSource:
         helpers: list[asyncio.Task[None]] = []
         try:
             patterns = [pattern for pattern, _ in planned.channels]
-            if patterns:
-                connections.append(await subscribe(options.address, patterns, inbox))
-                helpers.append(asyncio.ensure_future(listen(connections[-1], inbox)))
             watcher = _Watcher(options, planned, self._clock, connections[0], inbox, intake)
+            if patterns:
+                connections.append(await subscribe(options.address, patterns, inbox, watcher.refused))
+                helpers.append(asyncio.ensure_future(listen(connections[-1], inbox)))
             await watcher.begin()
             helpers.append(asyncio.ensure_future(tail(options.address, watcher.positions, inbox)))
             await watcher.follow()
@@ -87,6 +90,12 @@ class _Watcher:
         self._notifications = ""
         self._detail = ""
         self._is_first = True
+        self._since: float | None = None
+        """What is older was there before, and is no news."""
+        self._complete_at: float | None = None
+        """When the newest poll began after which nothing was left to read."""
+        self.refused: list[str] = []
+        """Patterns that we may not hear."""
         self.positions: dict[str, str] = {}
         """Tailed streams, and where reading them goes on."""
 
@@ -98,27 +107,33 @@ class _Watcher:
             self._intake.gap(
                 Gap(source=name, place=MESSAGES, start=float(last), end=now, estimate=None, reason="not_subscribed")
             )
-        self._reader = Reader(self._plan, self._options.address.database, await self._oldest())
+        age, stored = self._options.start_max_age, self._intake.position(KEYS)
+        self._since = None if age is None else now - age
+        if stored is not None:
+            self._since = max(self._since or 0.0, float(stored) - MARGIN_SECONDS)
+        self._reader = Reader(self._plan, self._options.address.database, await self._oldest(now))
         for stream in self._plan.tails:
             self._tail(stream)
-        if any(pattern.startswith(_KEYSPACE) for pattern, _ in self._plan.channels):
+        if any(pattern.startswith(KEYSPACE) for pattern, _ in self._plan.channels):
             self._notifications = await self._asked_notifications()
 
     async def follow(self) -> None:
         """Poll, listen and read what either names."""
-        poll = self._options.poll or self._options.watch.poll
+        poll = max(FASTEST_POLL, self._options.poll or self._options.watch.poll)
         due = self._clock.monotonic()
+        began = self._clock.now()
         while True:
-            wait = 0.0 if self._reader.has_pending else due - self._clock.monotonic()
+            is_busy = self._is_first or self._reader.has_pending
+            wait = 0.0 if is_busy else min(1.0, due - self._clock.monotonic())
             await self._hear(await self._inbox.take(CHUNK, wait))
             if self._clock.monotonic() >= due:
-                due = self._clock.monotonic() + poll
+                due, began = self._clock.monotonic() + poll, self._clock.now()
                 await self._scan()
                 await self._hand(await self._reader.poll(self._connection))
             if self._reader.has_pending:
                 await self._hand(await self._reader.read_pending(self._connection))
-            elif self._is_first:
-                self._is_first = False
+            else:
+                self._is_first, self._complete_at = False, began
             await self._tell()
 
     async def _scan(self) -> None:
@@ -143,14 +158,16 @@ class _Watcher:
             stored = self._intake.position(stream)
             self.positions[stream] = self._reader.oldest if stored is None else str(stored)
 
-    async def _oldest(self) -> str:
-        """The entry id from which on something is not too old."""
-        if self._options.start_max_age is None:
+    async def _oldest(self, now: float) -> str:
+        """The entry id from which on something is news."""
+        if self._since is None:
             return "0-0"
         seconds, _ = await self._connection.ask("TIME")  # ids follow the server's clock
-        return f"{max(0, int(seconds) * 1000 - int(self._options.start_max_age * 1000))}-0"
+        return f"{max(0, int((int(seconds) - (now - self._since)) * 1000))}-0"
 
     async def _asked_notifications(self) -> str:
+        if self.refused:
+            return f"keyspace notifications: this user may not hear them (ACL: &{self.refused[0]})"
         try:
             said = await self._connection.ask("CONFIG", "GET", "notify-keyspace-events")
         except SourceError:
@@ -182,9 +199,8 @@ class _Watcher:
 
     async def _hand(self, records: Sequence[Record]) -> None:
         """Hand over what was read: keys first, they hold the names."""
-        if self._is_first and self._options.start_max_age is not None:
-            oldest = self._clock.now() - self._options.start_max_age
-            records = [one for one in records if one.time is None or one.time >= oldest]
+        if self._is_first and self._since is not None:
+            records = [one for one in records if one.time is None or one.time >= self._since]
         keys = [one for one in records if "key" in one.about]
         await self._take("redis-key", KEYS, keys)
         await self._take("redis-stream", KEYS, [one for one in records if "stream" in one.about])
@@ -217,8 +233,8 @@ class _Watcher:
     def _position(self, place: str, records: Sequence[Record], now: float) -> str | None:
         if place == MESSAGES:
             return str(now)
-        if place == KEYS:
-            return None  # state is read again
+        if place == KEYS:  # state is read again, but only what is newer is news
+            return None if self._complete_at is None else str(self._complete_at)
         return str(records[-1].about["id"]) if records else None
 
     async def _tell(self) -> None:
@@ -240,7 +256,7 @@ class _Watcher:
 
     def _said(self) -> Iterable[str]:
         yield f"watches {len(self._reader.polled)} keys of database {self._options.address.database}"
-        if heard := [pattern for pattern, _ in self._plan.channels if not pattern.startswith(_KEYSPACE)]:
+        if heard := [pattern for pattern, _ in self._plan.channels if not pattern.startswith(KEYSPACE)]:
             yield f"hears {', '.join(heard)}"
         if self.positions:
             yield f"tails {', '.join(sorted(self.positions))}"
