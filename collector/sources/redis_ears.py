@@ -156,13 +156,12 @@ async def tail(address: RedisAddress, positions: dict[str, str], inbox: Inbox) -
 
     `positions` may grow meanwhile; it moves on as entries are put into the inbox.
     """
+    while not positions:  # noqa: ASYNC110 - they come seldom, and by another's hand
+        await asyncio.sleep(_IDLE)
     try:
         connection = await connect(address)
         try:
             while True:
-                if not positions:
-                    await asyncio.sleep(_IDLE)
-                    continue
                 names = list(positions)
                 words: list[str | bytes] = ["XREAD", "COUNT", str(_COUNT), "BLOCK", str(_BLOCK_MS), "STREAMS"]
                 words += [*map(raw_name, names), *(positions[name] for name in names)]
