@@ -206,7 +206,7 @@ class Decoder:
             eta = seconds(stored.scheduled)
             due = eta if eta is not None and queued is not None and eta > queued else None
             self._tell(job, "sent", attempt=None, time=queued, eta=due)
-            job.attempt = self._first_attempt(job, job.seen)
+            job.attempt = job.attempt or self._first_attempt(job, job.seen)
         self._play(channel, job)
         self._reconcile(channel, job, job.seen)
 
@@ -254,7 +254,7 @@ class Decoder:
         for attempt in range(max(1, job.attempt), last):
             job.attempt = attempt
             if job.started:  # else it was before our time
-                self._end(job, "retried", None, channel)
+                self._end(job, self._given_back(job), None, channel)
         job.attempt = last
         job.is_running = seen.status in ("active", "aborting")
 

@@ -70,8 +70,8 @@ class Reader:
         """Streams that were found and are to be tailed."""
         self.dropped = 0
         """Keys that were named and not read, because too many waited."""
-        self.unpolled = 0
-        """Keys that are not polled, because too many are."""
+        self.is_full = False
+        """Whether there are more keys to poll than may be."""
         for key in plan.roots:
             self._poll(key, "")
 
@@ -117,7 +117,7 @@ class Reader:
         if key in self.polled or (planned := self._plan.row(key)) is None:
             return
         if len(self.polled) >= POLLED:
-            self.unpolled += 1
+            self.is_full = True
             return
         self.polled[key] = _Polled(*planned, named)
         self._wait(self._pending, key)

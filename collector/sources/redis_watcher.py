@@ -14,7 +14,7 @@ from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Gap, Intake
 from collector.sources.redis_ears import KEYSPACE, Entry, Heard, Inbox, Message, listen, subscribe, tail
-from collector.sources.redis_reader import SCAN_COUNT, Reader, Record, entry
+from collector.sources.redis_reader import POLLED, SCAN_COUNT, Reader, Record, entry
 from collector.sources.redis_values import shown
 from collector.sources.redis_watch import Plan, RedisWatchOptions, plan
 from collector.sources.redis_wire import RedisConnection, connect
@@ -255,15 +255,15 @@ class _Watcher:
             await self._intake.take(self._batch("redis-key", place, (), is_head=True))
 
     def _said(self) -> Iterable[str]:
-        yield f"watches {len(self._reader.polled)} keys of database {self._options.address.database}"
+        yield f"watches database {self._options.address.database}"
         if heard := [pattern for pattern, _ in self._plan.channels if not pattern.startswith(KEYSPACE)]:
             yield f"hears {', '.join(heard)}"
         if self.positions:
             yield f"tails {', '.join(sorted(self.positions))}"
         if self._notifications:
             yield self._notifications
-        if self._reader.unpolled:
-            yield f"{self._reader.unpolled} more keys are not watched: name the queues in the option `queues`"
+        if self._reader.is_full:
+            yield f"more than {POLLED} keys would have to be polled, the others are not: name the queues in `queues`"
         yield self._options.watch.sees
 
 

@@ -262,6 +262,20 @@ def test_words_of_a_job_that_left_nothing_are_told_alone():
     ]
 
 
+def test_a_job_swept_from_a_dead_worker_was_given_back_not_retried():
+    """After `aborting`, `queued` is no verdict, whether or not the JSON was seen between the two."""
+    for between in ([], [stored(status="aborting", error="swept")]):
+        decode = saq.FORMAT.new()
+        decode(batch(word("active"), tap="redis-pubsub"))
+        told_of = told(decode(batch(word("aborting"), tap="redis-pubsub", at=T0 + 3)))
+        told_of += told(decode(batch(*between, at=T0 + 3.1)))
+        words = [word(text) for text in ("queued", "active", "complete")]
+        decode(batch(*words, tap="redis-pubsub", at=T0 + 8))
+        done = stored(status="complete", attempts=2, completed=int((T0 + 9) * 1000))
+        told_of += told(decode(batch(done, at=T0 + 8.1)))
+        assert [kind for kind, _ in told_of if kind != "sent"] == ["started", "requeued", "started", "succeeded"]
+
+
 def test_progress_is_no_start():
     """A job that reports progress publishes `active` again: that is the same attempt."""
     decode = saq.FORMAT.new()
