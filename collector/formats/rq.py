@@ -9,12 +9,15 @@ attempts are those that were seen.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from collector.formats import rq_values as values
 from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.remembered import Remembered
 from collector.formats.rq_keys import KEYS, NOTE, RESULTS, is_mine, told
 from collector.model.event import LONGEST_TEXT, Event
 from collector.model.record import Batch
@@ -23,6 +26,8 @@ JOBS = 50_000
 """Jobs that are remembered; one that left is told of again, which the trails know as the same facts."""
 EXECUTIONS = 50
 """Executions remembered of each job."""
+WORKERS = 10_000
+"""Workers that are remembered."""
 RETRIES = 100
 """Attempts that are believed to have passed between two looks at a job."""
 DUE = 50_000
@@ -41,55 +46,52 @@ _FINAL = {"finished": "succeeded", "failed": "failed", "stopped": "revoked"}
 """Final statuses of a hash that have a result entry."""
 
 
-class _Run:
+class _Run(msgspec.Struct, gc=False):
     """One execution of a job."""
 
-    __slots__ = ("is_over", "is_told", "noted")
+    key: int
+    """Stands for its id."""
+    noted: float
+    """When it was heard of."""
+    is_told: bool = False
+    """Whether its start was told."""
+    is_over: bool = False
 
-    def __init__(self, noted: float) -> None:
-        self.noted = noted
-        """When it was heard of."""
-        self.is_told = False
-        """Whether its start was told."""
-        self.is_over = False
 
+class _Job(msgspec.Struct):
+    """What was told of a job. There may be many, so all that is not there costs nothing."""
 
-class _Job:
-    """What was told of a job."""
-
-    __slots__ = ("created", "due", "ends", "held", "is_canceled", "left", "names", "retries", "runs")
-
-    def __init__(self) -> None:
-        self.created: float | None = None
-        self.names: dict[str, str] = {}
-        """`task`, `queue` and `parent_id`, as far as known."""
-        self.left: int | None = None
-        """Its `retries_left`."""
-        self.retries = 0
-        """How many attempts were told to be retried."""
-        self.runs: OrderedDict[str, _Run] = OrderedDict()
-        self.ends: set[float] = set()
-        """When the newest few executions ended whose end was told."""
-        self.held: Event | None = None
-        """An end whose reason has not come yet."""
-        self.due = 0.0
-        """When what is held is told as it is."""
-        self.is_canceled = False
+    created: float | None = None
+    task: str | None = None
+    queue: str | None = None
+    parent: str | None = None
+    left: int | None = None
+    """Its `retries_left`."""
+    retries: int = 0
+    """How many attempts were told to be retried."""
+    runs: tuple[_Run, ...] = ()
+    ends: tuple[float, ...] = ()
+    """When the newest few executions ended whose end was told."""
+    held: Event | None = None
+    """An end whose reason has not come yet."""
+    due: float = 0.0
+    """When what is held is told as it is."""
+    is_canceled: bool = False
 
     @property
     def waits(self) -> bool:
         """Whether something about it is held back."""
-        return self.held is not None or any(not run.is_told for run in self.runs.values())
+        return self.held is not None or any(not run.is_told for run in self.runs)
 
 
 class Decoder:
     """Reads records in their order, and remembers jobs."""
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[str, _Job] = OrderedDict()
+        self._jobs: Remembered[_Job] = Remembered(JOBS)
         self._held: dict[str, None] = {}
-        self._due_at: OrderedDict[str, float] = OrderedDict()
-        self._workers: OrderedDict[str, str] = OrderedDict()
+        self._due_at: Remembered[float] = Remembered(DUE)
+        self._workers: Remembered[str] = Remembered(WORKERS)
         self._out = Decoded([], [], [])
         self._index = 0
         self._at = 0.0
@@ -132,7 +134,7 @@ class Decoder:
             self._worker(match["worker"], values.hash_of(body) if kind == "hash" else None)
         elif name == "scheduled" and kind == "zset":
             for job_id, score in values.scores_of(body).items():
-                _remember(self._due_at, job_id, score, DUE)
+                self._due_at.put(job_id, score)
         elif kind == "hash" and name == "execution":
             fields = values.hash_of(body)
             self._start(match["id"], match["execution"], values.time(fields, "created_at"), _worker(fields))
@@ -141,11 +143,9 @@ class Decoder:
 
     # Facts
 
-    def _tell(self, kind: str, job_id: str, **more: Any) -> Event:
+    def _tell(self, kind: str, job_id: str, **more: Any) -> None:
         job = self._job(job_id)
-        event = Event(kind=kind, task_id=job_id[:LONGEST_TEXT], **job.names, **more)  # type: ignore[arg-type]
-        self._keep(event)
-        return event
+        self._keep(_event(kind, job_id, job, **more))
 
     def _keep(self, event: Event) -> None:
         self._out.events.append(event)
@@ -156,14 +156,19 @@ class Decoder:
         job = self._jobs.get(job_id)
         if job is None:
             job = _Job()
-        _remember(self._jobs, job_id, job, JOBS)
+            for gone_id, gone in self._jobs.put(job_id, job).items():
+                if gone_id in self._held:
+                    self._let_go(gone_id, gone)
         return job
 
     def _start(self, job_id: str, execution: str, time: float | None, worker: str | None) -> _Run:
         """An execution began; told once it is known when, or it turns out that nobody will say so."""
         job = self._job(job_id)
-        run = job.runs.get(execution) or _Run(self._at)
-        _remember(job.runs, execution, run, EXECUTIONS)
+        key = hash(execution)
+        run = next((one for one in job.runs if one.key == key), None)
+        if run is None:
+            run = _Run(key, self._at)
+            job.runs = (*job.runs[1 - EXECUTIONS :], run)
         if run.is_told:
             return run
         if time is None:
@@ -208,10 +213,10 @@ class Decoder:
         enqueued, status = values.time(fields, "enqueued_at"), values.text(fields, "status")
         job = self._job(job_id)
         if job.created is not None and job.created != created:  # the id is used again
-            del self._jobs[job_id]
+            self._jobs.forget(job_id)
             job = self._job(job_id)
-        names = {"task": values.task_of(fields), "queue": values.text(fields, "origin"), "parent_id": _parent(fields)}
-        job.names = {name: known for name, known in names.items() if known}
+        job.task, job.queue = _shared(values.task_of(fields)), _shared(values.text(fields, "origin"))
+        job.parent = values.text(fields, "dependency_id") or None
         if job.created is None:
             job.created = created
             self._tell("sent", job_id, time=created, eta=self._eta(job_id, status, created, enqueued, began))
@@ -224,8 +229,7 @@ class Decoder:
             self._tell("revoked", job_id)
         job.is_canceled = status == "canceled"
         if status in _FINAL and ended is not None and ended not in job.ends:
-            job.held = Event(kind=_FINAL[status], task_id=job_id[:LONGEST_TEXT], **job.names, time=ended)  # type: ignore[arg-type]
-            job.held.worker = _worker(fields)
+            job.held = _event(_FINAL[status], job_id, job, time=ended, worker=_worker(fields))
             job.due = at + HOLD_SECONDS
             self._held[job_id] = None
 
@@ -250,7 +254,7 @@ class Decoder:
         status = values.text(fields, "status")
         began, ended = values.time(fields, "started_at"), values.time(fields, "ended_at")
         for back in range(min(times, RETRIES) - 1, -1, -1):
-            run = next((one for one in job.runs.values() if not one.is_over), None)
+            run = next((one for one in job.runs if not one.is_over), None)
             if back == 0 and status in _WAITING and ended is not None:
                 more: dict[str, Any] = {"worker": _worker(fields)}
                 due = self._due_at.get(job_id) if status == "scheduled" else None
@@ -276,15 +280,18 @@ class Decoder:
             if job is None or not job.waits:
                 del self._held[job_id]
             elif at >= job.due:
-                del self._held[job_id]
-                for run in job.runs.values():
-                    if not run.is_told:
-                        run.is_told = True
-                        self._tell("started", job_id, time=run.noted)
-                if (held := job.held) is not None:
-                    job.held = None
-                    _end(job, held.time or 0.0)
-                    self._keep(held)
+                self._let_go(job_id, job)
+
+    def _let_go(self, job_id: str, job: _Job) -> None:
+        del self._held[job_id]
+        for run in job.runs:
+            if not run.is_told:
+                run.is_told = True
+                self._keep(_event("started", job_id, job, time=run.noted))
+        if (held := job.held) is not None:
+            job.held = None
+            _end(job, held.time or 0.0)
+            self._keep(held)
 
     def _worker(self, worker: str, fields: dict[str, Any] | None) -> None:
         """A worker's hash: it came, it lives, it went."""
@@ -293,21 +300,19 @@ class Decoder:
             if before != "gone":
                 death = values.time(fields, "death") if fields else None
                 self._keep(Event(kind="offline", task_id="", worker=worker[:LONGEST_TEXT], time=death))
-                _remember(self._workers, worker, "gone", JOBS)
+                self._workers.put(worker, "gone")
             return
         birth = values.text(fields, "birth")
         if before != birth:
             time = values.time(fields, "birth")
             self._keep(Event(kind="online", task_id="", worker=worker[:LONGEST_TEXT], time=time))
-            _remember(self._workers, worker, birth, JOBS)
+            self._workers.put(worker, birth)
         time = values.time(fields, "last_heartbeat")
         self._keep(Event(kind="heartbeat", task_id="", worker=worker[:LONGEST_TEXT], time=time))
 
 
 def _end(job: _Job, ended: float) -> None:
-    if len(job.ends) >= EXECUTIONS:
-        job.ends.clear()
-    job.ends.add(ended)
+    job.ends = (*job.ends[1 - EXECUTIONS :], ended)
 
 
 def _retried_before(job: _Job, status: str, ended: float | None) -> int:
@@ -321,16 +326,20 @@ def _worker(fields: Mapping[str, Any]) -> str | None:
     return values.text(fields, "worker_name") or None
 
 
-def _parent(fields: Mapping[str, Any]) -> str:
-    """The job that it waited for; of several the first."""
-    return values.text(fields, "dependency_id")
+def _shared(text: str | None) -> str | None:
+    """A name that many jobs have: kept once."""
+    return sys.intern(text) if text else None
 
 
-def _remember(kept: OrderedDict[str, Any], key: str, value: Any, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
+def _event(kind: str, job_id: str, job: _Job, **more: Any) -> Event:
+    return Event(
+        kind=kind,  # type: ignore[arg-type]
+        task_id=job_id[:LONGEST_TEXT],
+        task=job.task,
+        queue=job.queue,
+        parent_id=job.parent,
+        **more,
+    )
 
 
 FACTS = {

@@ -8,17 +8,22 @@ earlier attempts of a job that was retried quicker than it was read are told by 
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
+import sys
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.remembered import Remembered
 from collector.formats.saq_values import ATTEMPTS, Seen, millis, scores_of, seconds, seen_of, stored_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event
 from collector.model.record import Batch
 
 JOBS = 50_000
 """Jobs that are remembered; what waits for one that leaves is told as it is."""
+WORKERS = 10_000
+"""Workers that are remembered."""
 WORDS = 200
 """Words of one job that wait; more are told at once."""
 HOLD_SECONDS = 2.0
@@ -34,40 +39,50 @@ _FINAL = {"complete": "succeeded", "failed": "failed", "aborted": "revoked"}
 _WORDS = frozenset([*_FINAL, "new", "queued", "active", "aborting"])
 
 
-class _Job:
-    """What was told of a job in its newest life."""
+class _Job(msgspec.Struct):
+    """What was told of a job in its newest life. Attempts are bits of a number."""
 
-    __slots__ = (
-        "attempt", "due", "ended", "is_aborting", "is_final", "is_known", "is_running", "names", "queued", "seen",
-        "started", "task_id", "words",
-    )  # fmt: skip
-
-    def __init__(self, task_id: str, queue: str) -> None:
-        self.task_id = task_id[:LONGEST_TEXT]
-        self.names: dict[str, str] = {"queue": queue[:LONGEST_TEXT]}
-        self.words: list[tuple[str, float]] = []
-        self.due = 0.0
-        self.seen: Seen | None = None
-        self.begin()
+    channel: str
+    key: str = ""
+    """Where it is not what the channel ends with."""
+    task: str | None = None
+    queue: str | None = None
+    words: tuple[tuple[str, float], ...] = ()
+    """Held back, each with its time."""
+    due: float = 0.0
+    seen: Seen | None = None
+    queued: float | None = None
+    attempt: int = 0
+    """The one that the words speak of."""
+    started: int = 0
+    ended: int = 0
+    is_known: bool = False
+    """Whether its JSON was read."""
+    is_running: bool = False
+    is_aborting: bool = False
+    is_final: bool = False
 
     def begin(self) -> None:
         """A new life."""
-        self.queued: float | None = None
-        self.attempt = 0
-        """The attempt that the words speak of."""
-        self.started: set[int] = set()
-        self.ended: set[int] = set()
+        self.queued = None
+        self.attempt = self.started = self.ended = 0
         self.is_known = self.is_running = self.is_aborting = self.is_final = False
+
+    @property
+    def task_id(self) -> str:
+        """The job's key, as the JSON or else the channel has it."""
+        match = _JOB.fullmatch(self.channel)
+        return (self.key or (match["key"] if match else ""))[:LONGEST_TEXT]
 
 
 class Decoder:
     """Reads records in their order, and remembers jobs."""
 
     def __init__(self) -> None:
-        self._jobs: OrderedDict[str, _Job] = OrderedDict()
-        self._waiting: dict[str, None] = {}
-        self._due_at: OrderedDict[str, float] = OrderedDict()
-        self._workers: OrderedDict[str, None] = OrderedDict()
+        self._jobs: Remembered[_Job] = Remembered(JOBS)
+        self._waiting: dict[str, _Job] = {}
+        self._due_at: Remembered[float] = Remembered(JOBS)
+        self._workers: Remembered[bool] = Remembered(WORKERS)
         self._since: float | None = None
         self._out = Decoded([], [], [])
         self._index = 0
@@ -103,7 +118,7 @@ class Decoder:
             self._stored(place, body)
         elif kind == "zset" and _INCOMPLETE.fullmatch(place):
             for name, score in scores_of(body):
-                _remember(self._due_at, name, score, JOBS)
+                self._due_at.put(name, score)
         elif match := _WORKER.fullmatch(place):
             self._worker(match["worker"][:LONGEST_TEXT], is_gone=kind == "none")
         return False
@@ -120,16 +135,16 @@ class Decoder:
             job.begin()  # the key is used again
         if not job.words:
             job.due = self._at + HOLD_SECONDS
-        job.words.append((word, self._at))
-        self._waiting[channel] = None
+        job.words = (*job.words, (word, self._at))
+        self._waiting[channel] = job
         if _is_explained(job, word) or len(job.words) >= WORDS:
-            self._play(channel, job)
+            self._play(job)
         return True
 
-    def _play(self, channel: str, job: _Job) -> None:
+    def _play(self, job: _Job) -> None:
         """Tell what the held words say, in their order."""
-        words, job.words = job.words, []
-        self._waiting.pop(channel, None)
+        words, job.words = job.words, ()
+        self._waiting.pop(job.channel, None)
         for word, at in words:
             if word == "active" and not job.is_running:
                 job.attempt = min(job.attempt + 1, ATTEMPTS)
@@ -138,9 +153,9 @@ class Decoder:
             elif word == "aborting":
                 job.is_aborting = True
             elif word == "queued" and job.attempt:
-                self._end(job, self._given_back(job), at, channel)
+                self._end(job, self._given_back(job), at)
             elif word in _FINAL:
-                self._end(job, _FINAL[word], at, channel)
+                self._end(job, _FINAL[word], at)
 
     def _given_back(self, job: _Job) -> str:
         """Retried, or given back without a verdict: swept from a dead worker, or cancelled with it."""
@@ -151,21 +166,21 @@ class Decoder:
         return "requeued" if is_shown and seen is not None and not seen.has_traceback else "retried"
 
     def _start(self, job: _Job, at: float | None) -> None:
-        if job.attempt in job.started:
+        if job.started >> job.attempt & 1:
             return
-        job.started.add(job.attempt)
+        job.started |= 1 << job.attempt
         seen = _of(job, job.attempt)
         self._tell(job, "started", time=(seen and seen.started) or at, worker=seen and seen.worker)
 
-    def _end(self, job: _Job, kind: str, at: float | None, channel: str) -> None:
+    def _end(self, job: _Job, kind: str, at: float | None) -> None:
         attempt, is_last = job.attempt, kind in _FINAL.values()
         job.is_running = job.is_aborting = False
         job.is_final = job.is_final or is_last
-        if attempt in job.ended:
+        if job.ended >> attempt & 1:
             return
         if attempt:
             self._start(job, None)
-        job.ended.add(attempt)
+        job.ended |= 1 << attempt
         seen = _of(job, attempt)
         moment = None
         if seen is not None:
@@ -175,7 +190,7 @@ class Decoder:
         run = None
         if seen is not None and seen.started and moment and moment >= seen.started:
             run = moment - seen.started
-        due = self._due_at.get(channel) if kind == "retried" and seen is not None else None
+        due = self._due_at.get(job.channel) if kind == "retried" and seen is not None else None
         self._tell(
             job,
             kind,
@@ -186,6 +201,8 @@ class Decoder:
             run_seconds=run,
             eta=due if due and EARLIEST <= due < LATEST and due > (moment or at or due) else None,
         )
+        if failure is not None:
+            failure.error = failure.message = None  # what users write is not kept longer than it is needed
 
     # The JSON
 
@@ -196,9 +213,8 @@ class Decoder:
         queued = millis(stored.queued)
         if job.is_known and queued != job.queued:
             job.begin()  # the key is used again
-        job.task_id = stored.key[:LONGEST_TEXT] or job.task_id
-        job.names = {"task": stored.function[:LONGEST_TEXT], "queue": stored.queue[:LONGEST_TEXT]}
-        job.names = {name: told for name, told in job.names.items() if told}
+        job.key = "" if channel.endswith(":" + stored.key) and job.task_id == stored.key else stored.key[:LONGEST_TEXT]
+        job.task, job.queue = _shared(stored.function), _shared(stored.queue)
         job.seen = seen_of(stored)
         if not job.is_known:
             job.is_known = True
@@ -207,8 +223,8 @@ class Decoder:
             due = eta if eta is not None and queued is not None and eta > queued else None
             self._tell(job, "sent", attempt=None, time=queued, eta=due)
             job.attempt = job.attempt or self._first_attempt(job, job.seen)
-        self._play(channel, job)
-        self._reconcile(channel, job, job.seen)
+        self._play(job)
+        self._reconcile(job, job.seen)
 
     def _first_attempt(self, job: _Job, seen: Seen) -> int:
         """The attempt before the first word that was heard: none, if the job was sent while we listened."""
@@ -216,21 +232,21 @@ class Decoder:
             return 0
         return max(0, seen.attempts - _starts(job))
 
-    def _reconcile(self, channel: str, job: _Job, seen: Seen) -> None:
+    def _reconcile(self, job: _Job, seen: Seen) -> None:
         """What the JSON says that no word has said: words are on their way, or were missed."""
         by_words, is_running, is_aborting = job.attempt, job.is_running, job.is_aborting
         job.attempt = seen.attempts
         if seen.attempts and seen.status != "new":
             self._start(job, seen.started)
         if seen.status in _FINAL:
-            self._end(job, _FINAL[seen.status], seen.completed, channel)
+            self._end(job, _FINAL[seen.status], seen.completed)
         elif seen.status == "queued" and seen.attempts:
             job.is_aborting = is_aborting
-            self._end(job, self._given_back(job), seen.touched, channel)
+            self._end(job, self._given_back(job), seen.touched)
         if by_words < seen.attempts:
             job.attempt, job.is_running, job.is_aborting = by_words, is_running, is_aborting
             job.due = self._at + HOLD_SECONDS
-            self._waiting[channel] = None
+            self._waiting[job.channel] = job
         elif seen.status in ("active", "aborting"):
             job.is_running, job.is_aborting = True, seen.status == "aborting"
 
@@ -239,14 +255,13 @@ class Decoder:
         self._at = at
         if self._since is None:
             self._since = at
-        for channel in list(self._waiting) if self._waiting else ():
-            job = self._jobs[channel]
+        for job in list(self._waiting.values()) if self._waiting else ():
             if at >= job.due:
-                self._settle(channel, job)
+                self._settle(job)
 
-    def _settle(self, channel: str, job: _Job) -> None:
+    def _settle(self, job: _Job) -> None:
         """No more will come: held words as they are, and attempts that had none by the number that was counted."""
-        self._play(channel, job)
+        self._play(job)
         seen = job.seen
         if seen is None or not job.is_known or job.attempt >= seen.attempts:
             return
@@ -254,7 +269,7 @@ class Decoder:
         for attempt in range(max(1, job.attempt), last):
             job.attempt = attempt
             if job.started:  # else it was before our time
-                self._end(job, self._given_back(job), None, channel)
+                self._end(job, self._given_back(job), None)
         job.attempt = last
         job.is_running = seen.status in ("active", "aborting")
 
@@ -262,8 +277,8 @@ class Decoder:
 
     def _tell(self, job: _Job, kind: str, **more: Any) -> None:
         attempt = more.pop("attempt", (job.attempt or None) if job.is_known else None)
-        event = Event(kind=kind, task_id=job.task_id, attempt=attempt, **job.names, **more)  # type: ignore[arg-type]
-        self._keep(event)
+        names = {"task_id": job.task_id, "task": job.task, "queue": job.queue}
+        self._keep(Event(kind=kind, attempt=attempt, **names, **more))  # type: ignore[arg-type]
 
     def _keep(self, event: Event) -> None:
         self._out.events.append(event)
@@ -274,26 +289,25 @@ class Decoder:
         job = self._jobs.get(channel)
         if job is None:
             match = _JOB.fullmatch(channel)
-            assert match is not None  # noqa: S101 whoever asks has looked
-            job = self._jobs[channel] = _Job(match["key"], match["queue"])
-            if len(self._jobs) > JOBS:
-                oldest, leaving = next(iter(self._jobs.items()))
-                self._settle(oldest, leaving)
-                del self._jobs[oldest]
-                self._waiting.pop(oldest, None)
-        self._jobs.move_to_end(channel)
+            job = _Job(channel, queue=_shared(match["queue"]) if match else None)
+            for gone in self._jobs.put(channel, job).values():
+                if gone.channel in self._waiting:
+                    self._settle(gone)
+                    self._waiting.pop(gone.channel, None)
         return job
 
     def _worker(self, worker: str, *, is_gone: bool) -> None:
         """A worker's stats: it came, it lives, it fell silent."""
-        if is_gone:
-            if worker in self._workers:
-                del self._workers[worker]
-                self._keep(Event(kind="offline", task_id="", worker=worker))
-            return
-        kind = "heartbeat" if worker in self._workers else "online"
-        _remember(self._workers, worker, None, JOBS)
-        self._keep(Event(kind=kind, task_id="", worker=worker))  # type: ignore[arg-type]
+        before = self._workers.get(worker)
+        if not is_gone or before:
+            kind = "offline" if is_gone else "heartbeat" if before else "online"
+            self._keep(Event(kind=kind, task_id="", worker=worker))  # type: ignore[arg-type]
+            self._workers.put(worker, not is_gone)
+
+
+def _shared(text: str) -> str | None:
+    """A name that many jobs have: kept once."""
+    return sys.intern(text[:LONGEST_TEXT]) if text else None
 
 
 def _is_explained(job: _Job, word: str) -> bool:
@@ -316,13 +330,6 @@ def _starts(job: _Job) -> int:
 def _of(job: _Job, attempt: int) -> Seen | None:
     """What the JSON says, where it says it of this attempt."""
     return job.seen if job.is_known and job.seen is not None and job.seen.attempts == attempt else None
-
-
-def _remember(kept: OrderedDict[str, Any], key: str, value: Any, most: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    if len(kept) > most:
-        kept.popitem(last=False)
 
 
 def _is_mine(tap: str, about: Mapping[str, Any], _body: bytes) -> bool:

