@@ -29,7 +29,7 @@ WORDS = 200
 HOLD_SECONDS = 2.0
 """How long words wait for their job's JSON."""
 EARLY_SECONDS = 1.0
-"""By how much a producer's clock may be behind ours."""
+"""By how much a producer's clock may be behind ours, and a message behind the state that it tells of."""
 
 _JOB = re.compile(r"saq:job:(?P<queue>[^:]+):(?P<key>.+)", re.DOTALL)
 _WORKER = re.compile(r"saq:(?P<queue>.+):worker_info:(?P<worker>[^:]+)", re.DOTALL)
@@ -60,13 +60,15 @@ class _Job(msgspec.Struct):
     """Whether its JSON was read."""
     is_running: bool = False
     is_aborting: bool = False
-    is_final: bool = False
+    final_at: float | None = None
+    """When its end was told."""
 
     def begin(self) -> None:
         """A new life."""
         self.queued = None
         self.attempt = self.started = self.ended = 0
-        self.is_known = self.is_running = self.is_aborting = self.is_final = False
+        self.is_known = self.is_running = self.is_aborting = False
+        self.final_at = None
 
     @property
     def task_id(self) -> str:
@@ -131,8 +133,6 @@ class Decoder:
         if word not in _WORDS:
             raise MalformedError("unknown_kind", "not a status that SAQ publishes")
         job = self._job(channel)
-        if word == "active" and job.is_final and not job.words:
-            job.begin()  # the key is used again
         if not job.words:
             job.due = self._at + HOLD_SECONDS
         job.words = (*job.words, (word, self._at))
@@ -146,6 +146,10 @@ class Decoder:
         words, job.words = job.words, ()
         self._waiting.pop(job.channel, None)
         for word, at in words:
+            if word == "active" and _is_over(job):
+                if job.final_at is None or at <= job.final_at + EARLY_SECONDS:
+                    continue  # progress that was reported before the end, and heard after its JSON was read
+                job.begin()  # the key is used again, and left nothing to read
             if word == "active" and not job.is_running:
                 job.attempt = min(job.attempt + 1, ATTEMPTS)
                 job.is_running = True
@@ -175,7 +179,8 @@ class Decoder:
     def _end(self, job: _Job, kind: str, at: float | None) -> None:
         attempt, is_last = job.attempt, kind in _FINAL.values()
         job.is_running = job.is_aborting = False
-        job.is_final = job.is_final or is_last
+        if is_last and job.final_at is None:
+            job.final_at = self._at
         if job.ended >> attempt & 1:
             return
         if attempt:
@@ -308,6 +313,11 @@ class Decoder:
 def _shared(text: str) -> str | None:
     """A name that many jobs have: kept once."""
     return sys.intern(text[:LONGEST_TEXT]) if text else None
+
+
+def _is_over(job: _Job) -> bool:
+    """Whether the job has ended, and all words up to its end were heard."""
+    return job.final_at is not None and (job.seen is None or not job.is_known or job.attempt >= job.seen.attempts)
 
 
 def _is_explained(job: _Job, word: str) -> bool:

@@ -286,6 +286,29 @@ def test_progress_is_no_start():
     assert told(decode(batch(done))) == [("succeeded", 1)]
 
 
+def test_words_may_be_behind_the_json():
+    """Words that come after the JSON that they lead to was read for another reason tell nothing twice."""
+    decode = saq.FORMAT.new()
+    decode(batch(word("active"), tap="redis-pubsub", at=T0 + 0.1))
+    done = stored(status="failed", attempts=2, completed=int((T0 + 1) * 1000))
+    first = told(decode(batch(done, at=T0 + 0.2)))
+    words = [word(text) for text in ("queued", "active", "active", "failed")]
+    rest = told(decode(batch(*words, tap="redis-pubsub", at=T0 + 0.3))) + told(decode(batch(at=T0 + 9)))
+    assert first == [("sent", None), ("started", 1), ("started", 2), ("failed", 2)]
+    assert rest == [("retried", 1)]
+    decode(batch(word("active"), tap="redis-pubsub", at=T0 + 9))  # late progress
+    assert told(decode(batch(at=T0 + 20)))[:1] == [("started", None)]  # so late that it is another life
+
+
+def test_late_progress_is_nothing():
+    """Progress that was reported before the end and is heard behind its JSON is no new life."""
+    decode = saq.FORMAT.new()
+    decode(batch(stored(status="complete", completed=int((T0 + 1) * 1000))))
+    words = [word(text) for text in ("active", "active", "complete")]
+    decode(batch(*words, tap="redis-pubsub", at=T0 + 0.2))
+    assert told(decode(batch(at=T0 + 9))) == []
+
+
 def test_what_was_missed_while_nobody_listened_is_counted_by_the_json():
     """Attempts whose words were lost are known by the number in the JSON."""
     decode = saq.FORMAT.new()
