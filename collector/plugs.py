@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from collector.documents.scalars import parse_duration
 from collector.formats import FORMATS, Decode, bullmq, mapping, messages, native
 from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
@@ -18,6 +19,9 @@ from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
+from collector.sources.redis_watch import RedisWatchOptions
+from collector.sources.redis_watcher import RedisWatchSource
+from collector.sources.redis_watches import WATCHES
 from collector.sources.redis_wire import RedisAddress
 
 PUSHED = "http"
@@ -83,10 +87,10 @@ def _redis_address(url: SourceUrl) -> RedisAddress:
     return RedisAddress(
         host=host,
         port=port,
-        database=int(url.path[0]),
+        database=int(url.path[0]) if url.path else 0,
         username=url.user,
         password=url.password,
-        tls=url.options.get("tls") == "true" or url.scheme.endswith("+rediss"),
+        tls=url.scheme.endswith("+rediss") or url.options.get("tls") == "true",
         ca_file=url.options.get("ssl_cafile", ""),
     )
 
@@ -100,6 +104,19 @@ def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
         start_max_age=url.start_max_age,
     )
     return lambda: RedisStreamSource(options)
+
+
+def _redis_watch(url: SourceUrl) -> Callable[[], Source]:
+    options = RedisWatchOptions(
+        name=url.name,
+        address=_redis_address(url),
+        watch=WATCHES[url.scheme.partition("+")[0]],
+        prefix=url.options.get("prefix", ""),
+        queues=url.items,
+        poll=parse_duration(url.options.get("poll", "0s")),
+        start_max_age=url.start_max_age,
+    )
+    return lambda: RedisWatchSource(options)
 
 
 def _amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
@@ -210,6 +227,11 @@ SOURCES: dict[str, Plug] = {
     "dramatiq+amqps": Plug(build=_dramatiq_amqp, form="dramatiq", is_tailed=True),
     "bullmq+redis": Plug(build=_bullmq, form="bullmq", decode=_bullmq_decode, is_tailed=True),
     "bullmq+rediss": Plug(build=_bullmq, form="bullmq", decode=_bullmq_decode, is_tailed=True),
+    **{
+        f"{name}+{redis}": Plug(build=_redis_watch, form=name, is_tailed=True)
+        for name in WATCHES
+        for redis in ("redis", "rediss")
+    },
     "unix": Plug(build=_unix, is_pushed=True),
     "file": Plug(build=_file),
     "stdin": Plug(build=_file),

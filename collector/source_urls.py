@@ -69,8 +69,8 @@ class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
     """An expression for the whole path, where it has a form of its own."""
     items: str = ""
     """What the last part of the path lists, and the option that may list it instead."""
-    all_items: bool = False
-    """Whether naming none of them means all."""
+    names_all: bool = False
+    """Whether naming nothing means all there is, in database 0 where none is named."""
     options: Mapping[str, _Option] = {}
 
 
@@ -112,11 +112,32 @@ def _bullmq(scheme: str) -> _Scheme:
         port=6379,
         database=True,
         items="queues",
-        all_items=True,
+        names_all=True,
         options={
             "queues": _TEXT,
             "prefix": _TEXT,
             "failed_is_dead_letter": _FLAG,
+            "password": _SECRET,
+            "ssl_cafile": _TEXT,
+        },
+    )
+
+
+WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq")
+"""Frameworks that keep their tasks in Redis, and are read by watching it; each has its row in `redis_watches.py`."""
+
+
+def _watched(scheme: str) -> _Scheme:
+    return _Scheme(
+        form=f"{scheme}://host:6379/0[/queue,queue...]",
+        port=6379,
+        database=True,
+        items="queues",
+        names_all=True,
+        options={
+            "queues": _TEXT,
+            "prefix": _TEXT,
+            "poll": _Option(check=parse_duration),
             "password": _SECRET,
             "ssl_cafile": _TEXT,
         },
@@ -181,6 +202,7 @@ SCHEMES: dict[str, _Scheme] = {
     },
     "bullmq+redis": _bullmq("bullmq+redis"),
     "bullmq+rediss": _bullmq("bullmq+rediss"),
+    **{scheme: _watched(scheme) for name in WATCHED for scheme in (f"{name}+redis", f"{name}+rediss")},
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
     "file": _Scheme(form="file:///path/to/events.ndjson"),
@@ -189,13 +211,9 @@ SCHEMES: dict[str, _Scheme] = {
 PLANNED: tuple[str, ...] = (
     "celery+redis",
     "celery+rediss",
-    "rq+redis",
-    "rq+rediss",
     "arq+redis",
     "arq+rediss",
-    "dramatiq+redis",
     "taskiq+redis",
-    "saq+redis",
     "huey+redis",
 )
 """Schemes that this version does not read yet."""
@@ -329,14 +347,14 @@ def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[
     is_missing = not scheme.port and not parts and scheme is not SCHEMES["stdin"]
     if is_missing or (scheme.path and not re.fullmatch(scheme.path, path)):
         return [("", f"the path {'is missing' if is_missing else 'has another form'}: write {scheme.form}")]
-    if not scheme.items:
+    if not scheme.items or (scheme.names_all and not parts):
         return []
     if scheme.database and not (parts and parts[0].isascii() and parts[0].isdigit()):
         return [("", f"the path starts with the number of the database: write {scheme.form}")]
     if len(parts) - scheme.database > 1:
         return [("", f"too many parts in the path: write {scheme.form}")]
     ways = [len(parts) > scheme.database, bool(values.get(scheme.items)), "topic_pattern" in values]
-    if sum(ways) == 1 or (scheme.all_items and not any(ways)):
+    if sum(ways) == 1 or (scheme.names_all and not any(ways)):
         return []
     pattern = " or `topic_pattern`" if "topic_pattern" in scheme.options else ""
     how = "given twice" if any(ways) else "missing"

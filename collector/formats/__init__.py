@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collector.formats import bullmq, dramatiq, messages, native, otlp
+from collector.formats import bullmq, dramatiq, messages, native, otlp, rq, saq
 from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
 
 __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
@@ -11,6 +11,8 @@ __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", 
 FORMATS: dict[str, Format] = {
     "bullmq": bullmq.FORMAT,
     "dramatiq": dramatiq.FORMAT,
+    "rq": rq.FORMAT,
+    "saq": saq.FORMAT,
     "otlp": otlp.FORMAT,
     "messages": messages.FORMAT,
     "native": native.FORMAT,

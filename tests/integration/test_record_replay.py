@@ -61,7 +61,7 @@ async def live(url: str, count: int) -> Outcome:
     made = pipeline()
     axis = Axis(name="live", application="", clock="event")
     lane = Lane(axis, native.decode, made.ingest, SystemClock(), made.telemetry, lambda: None)
-    build, *_ = plugs.SOURCES[url.partition(":")[0]]
+    build = plugs.SOURCES[url.partition(":")[0]].build
     task = asyncio.ensure_future(lane.supervise(build(parse_source(url, {}, Secret))))
     async with asyncio.timeout(30):
         while axis.totals.read < count:  # noqa: ASYNC110  there is no event for it

@@ -15,7 +15,7 @@ from collector.model.errors import ProblemsError, TasktrailError
 from collector.model.secret import Secret
 from collector.plugs import Feed, feed
 from collector.settings import Bounds, Settings
-from collector.source_urls import SCHEMES, parse_source
+from collector.source_urls import SCHEMES, WATCHED, parse_source
 from collector.trail.keep import Bounds as TrailBounds
 from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
 
@@ -347,6 +347,7 @@ def test_bounds_are_those_of_the_configuration() -> None:
 URLS = [
     ("kafka://h:9092/a,b?security_protocol=SASL_SSL&sasl_mechanism=PLAIN&sasl_username=u&sasl_password=p", False),
     ("redis-stream://u:p@h:6379/2/st?tls=true", False),
+    *((f"{name}+{redis}://u:p@h", False) for name in WATCHED for redis in ("redis", "rediss")),
     ("unix:///tmp/x.sock", True),
     ("file:///tmp/x.ndjson", False),
     ("stdin:", False),
@@ -366,19 +367,20 @@ def test_every_scheme_has_its_source(url: str, *, is_pushed: bool) -> None:
 
 OF_THE_FORMAT = {"format", "retry", "dead_letter"}
 """What changes how records are read, not how they are fetched."""
+WRITTEN = {"tls": "true", "poll": "7s"}
+PLACES = {"kafka": "kafka://h/", "redis-stream": "redis-stream://h/0/", "rq+redis": "rq+redis://h/0/"}
 OPTIONS = [
-    (scheme, name, "true" if name == "tls" else option.choices[-1] if option.choices else "written")
-    for scheme in ("kafka", "redis-stream")
+    (scheme, name, WRITTEN.get(name) or (option.choices[-1] if option.choices else "written"))
+    for scheme in PLACES
     for name, option in SCHEMES[scheme].options.items()
     if name not in OF_THE_FORMAT
 ]
-PLACES = {"kafka": "kafka://h/", "redis-stream": "redis-stream://h/0/"}
 
 
 @pytest.mark.parametrize(("scheme", "name", "value"), OPTIONS)
 def test_every_option_of_a_source_reaches_its_client(scheme: str, name: str, value: str) -> None:
     """No option is accepted and then forgotten: each changes what the client is built with."""
-    path = "" if name in {"topics", "streams", "topic_pattern"} else "t"
+    path = "" if name in {"topics", "streams", "queues", "topic_pattern"} else "t"
     plain, wanted = (
         feed(parse_source(PLACES[scheme] + place, {"name": "n", **written}, Secret)).build()
         for place, written in (("t", {}), (path, {name: value}))
@@ -387,7 +389,7 @@ def test_every_option_of_a_source_reaches_its_client(scheme: str, name: str, val
 
 
 @pytest.mark.parametrize("option", ["format=messages", "retry=*-retry", "dead_letter=*.dead"])
-@pytest.mark.parametrize("place", PLACES.values())
+@pytest.mark.parametrize("place", [PLACES["kafka"], PLACES["redis-stream"]])
 def test_options_of_the_format_change_how_records_are_read(place: str, option: str) -> None:
     """With any of them a message without a kind is no broken event."""
     body = batch([b'{"id": "1", "type": "a"}'], place="t/0")

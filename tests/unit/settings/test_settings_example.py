@@ -32,7 +32,17 @@ def test_it_loads():
 def test_all_of_it_loads():
     """With everything switched on it works, too, and shows the defaults that the code has."""
     settings = load("example", SWITCHED_ON, {})
-    schemes = {"unix", "kafka", "redis-stream", "file", "amqp", "celery+amqp", "dramatiq+amqp", "bullmq+redis"}
+    schemes = {
+        "unix",
+        "kafka",
+        "redis-stream",
+        "file",
+        "amqp",
+        "celery+amqp",
+        "dramatiq+amqp",
+        "bullmq+redis",
+        "rq+redis",
+    }
     assert {source.scheme for source in settings.sources} == schemes
     assert settings.bounds == Settings().bounds
     assert settings.log == Settings().log

@@ -55,6 +55,18 @@ def test_bullmq():
     assert faults("bullmq+redis://h/mail")
 
 
+@pytest.mark.parametrize("scheme", ["rq+redis", "rq+rediss", "saq+redis", "saq+rediss"])
+def test_watched(scheme):
+    """A framework in Redis needs no more than its server; database and queues may be named."""
+    source = parse(f"{scheme}://h")
+    assert (source.hosts, source.path, source.items, source.name) == ((("h", 6379),), (), (), f"{scheme}://h")
+    assert (parse(f"{scheme}://h/2").path, parse(f"{scheme}://h/2").items) == (("2",), ())
+    assert parse(f"{scheme}://h/2/high,low").items == parse(f"{scheme}://h/2?queues=high,low").items == ("high", "low")
+    assert faults(f"{scheme}://h/high") == [
+        ("", f"the path starts with the number of the database: write {scheme}://host:6379/0[/queue,queue...]")
+    ]
+
+
 @pytest.mark.parametrize(
     ("url", "name", "path"),
     [

@@ -1,0 +1,153 @@
+"""What there is to watch of each framework on Redis: one row each."""
+
+from __future__ import annotations
+
+from collector.sources.redis_watch import Channel, Follow, Keys, Watch
+
+_RQ_JOB = ("{prefix}:job:{id}",)
+_RQ_RESULTS = ("{prefix}:results:{id}",)
+_RQ_MEMBER = Follow(name="(?P<id>.+)", read=_RQ_JOB, entries=_RQ_RESULTS)
+_RQ_QUEUE = (
+    "{prefix}:queue:{queue}",
+    "{prefix}:wip:{queue}",
+    "{prefix}:finished:{queue}",
+    "{prefix}:failed:{queue}",
+    "{prefix}:scheduled:{queue}",
+    "{prefix}:deferred:{queue}",
+    "{prefix}:canceled:{queue}",
+)
+
+RQ = Watch(
+    sees="sees what is waiting, running or kept with its result (`result_ttl` 0 keeps none); an attempt between two "
+    "polls by its retries_left, without its error; for those add the RQ hook",
+    prefix="rq",
+    roots=("{prefix}:queues", "{prefix}:workers", *_RQ_QUEUE),
+    keys=(
+        Keys(
+            match="{prefix}:queues",
+            kind="set",
+            follow=(Follow(name="{prefix}:queue:{queue}", poll=_RQ_QUEUE),),
+        ),
+        Keys(
+            match="{prefix}:workers",
+            kind="set",
+            follow=(Follow(name="{prefix}:worker:(?P<worker>.+)", poll=("{prefix}:worker:{worker}",)),),
+        ),
+        Keys(match="{prefix}:queue:.+", kind="list", first=500, last=500, follow=(_RQ_MEMBER,)),
+        Keys(
+            match="{prefix}:wip:.+",
+            kind="zset",
+            follow=(
+                Follow(
+                    name="(?P<id>.+):(?P<execution>[^:]+)",
+                    read=(*_RQ_JOB, "{prefix}:execution:{id}:{execution}"),
+                    entries=_RQ_RESULTS,
+                ),
+            ),
+        ),
+        Keys(match="{prefix}:(finished|failed|scheduled|deferred|canceled):.+", kind="zset", follow=(_RQ_MEMBER,)),
+        Keys(
+            match="{prefix}:job:.+",
+            kind="hash",
+            fields=(
+                "status",
+                "origin",
+                "description",
+                "data",
+                "created_at",
+                "enqueued_at",
+                "started_at",
+                "ended_at",
+                "worker_name",
+                "retries_left",
+                "repeats_left",
+                "dependency_id",
+                "dependency_ids",
+                "group_id",
+                "exc_info",
+            ),
+            times=("created_at", "enqueued_at", "started_at", "ended_at"),
+        ),
+        Keys(match="{prefix}:execution:.+", kind="hash", times=("created_at",)),
+        Keys(
+            match="{prefix}:worker:.+",
+            kind="hash",
+            fields=("birth", "death", "last_heartbeat", "state", "queues", "hostname", "pid", "version"),
+            times=("birth", "last_heartbeat", "death"),
+        ),
+    ),
+    channels=(
+        Channel(
+            pattern="__keyspace@{db}__:{prefix}:execution:*",
+            follow=(
+                Follow(
+                    name="__keyspace@.+?__:{prefix}:execution:(?P<id>.+):(?P<execution>[^:]+)",
+                    read=_RQ_JOB,
+                    entries=_RQ_RESULTS,
+                ),
+            ),
+        ),
+    ),
+)
+
+_SAQ_QUEUE = ("saq:{queue}:incomplete", "saq:{queue}:stats")
+
+SAQ = Watch(
+    sees="sees every job and attempt; a job with ttl -1 leaves nothing to read at its end, so that one quicker than a "
+    "read has no name",
+    roots=_SAQ_QUEUE,
+    scan="saq:*",
+    keys=(
+        Keys(
+            match="saq:(?!job:){queue}:incomplete",
+            kind="zset",
+            first=500,
+            last=500,
+            is_polled=True,
+            follow=(Follow(name="(?P<id>saq:job:.+)", read=("{id}",)),),
+        ),
+        Keys(
+            match="saq:(?!job:){queue}:stats",
+            kind="zset",
+            is_polled=True,
+            follow=(Follow(name="(?P<id>saq:.+:worker_info:.+)", poll=("{id}",)),),
+        ),
+        Keys(match="saq:.+:worker_info:.+", kind="string"),
+        Keys(match="saq:job:{queue}:.+", kind="string", times=("queued", "started", "completed", "touched")),
+    ),
+    channels=(
+        Channel(
+            pattern="saq:job:*",
+            follow=(Follow(name="(?P<id>saq:job:{queue}:(?P<key>.+))", read=("{id}",)),),
+        ),
+    ),
+)
+
+DRAMATIQ = Watch(
+    sees="sees what lies in a queue at a poll: sent, fetched by which worker, tried again with its error, dead; no "
+    "starts and no successes: for those add the Dramatiq hook",
+    prefix="dramatiq",
+    scan="{prefix}:*",
+    roots=(
+        "{prefix}:__heartbeats__",
+        "{prefix}:{queue}.msgs",
+        "{prefix}:{queue}.DQ.msgs",
+        "{prefix}:{queue}.XQ.msgs",
+        "{prefix}:{queue}.XQ",
+    ),
+    keys=(
+        Keys(match="{prefix}:__heartbeats__", kind="zset", is_polled=True),
+        Keys(match=r"{prefix}:__acks__\.[^.]+\.{queue}(\.DQ)?", kind="set", is_polled=True),
+        Keys(match=r"{prefix}:{queue}\.XQ", kind="zset", is_polled=True),
+        Keys(match=r"{prefix}:{queue}(\.DQ|\.XQ)?\.msgs", kind="hash", is_polled=True),
+    ),
+    channels=(
+        Channel(
+            pattern="__keyspace@{db}__:{prefix}:*.msgs",
+            follow=(Follow(name=r"__keyspace@.+?__:(?P<key>{prefix}:.+\.msgs)", read=("{key}",)),),
+        ),
+    ),
+)
+
+WATCHES: dict[str, Watch] = {"rq": RQ, "saq": SAQ, "dramatiq": DRAMATIQ}
+"""By the name of the framework, which is also that of its format."""

@@ -1,0 +1,214 @@
+"""Real workers of frameworks that keep their tasks in Redis, watched by the real daemon from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from tests import brokers
+from tests.brokers.process import Broker, is_alive, spawn, wait_until
+from tests.frameworks import journal, venvs
+from tests.integration.live import ROOT, Daemon
+from tests.replay.truth import replay_json
+
+pytestmark = pytest.mark.redis
+JOBS = Path(journal.__file__).parent
+READING = frozenset(
+    [
+        *("HMGET", "HGETALL", "LRANGE", "ZRANGE", "SSCAN", "GETRANGE", "XRANGE", "XREAD", "XLEN", "XINFO", "XPENDING"),
+        *("PTTL", "SCAN", "TIME", "PSUBSCRIBE", "PING", "CLIENT", "CONFIG", "SELECT"),
+    ]
+)
+FACTS = ("sent", "started", "succeeded", "retried", "failed")
+
+
+@pytest.fixture
+def server() -> Iterator[Broker]:
+    """A Redis of its own."""
+    try:
+        broker = brokers.launch("redis")
+    except brokers.Unavailable as why:
+        pytest.skip(str(why))
+    yield broker
+    broker.stop()
+
+
+class Stage:
+    """Workers and producers of one framework on one server."""
+
+    def __init__(self, python: str, jobs: str, url: str, folder: Path, command: list[str]) -> None:
+        self.python = python
+        self.jobs = jobs
+        self.url = url
+        self.folder = folder
+        self.command = command
+        self.journal = str(folder / "journal")
+        self.environment = {"JOURNAL": self.journal, "PYTHONPATH": str(JOBS), "SAQ_URL": url, "SAQ_QUEUE": "work"}
+        self.workers: list[int] = []
+
+    def work(self, name: str) -> int:
+        """Start a worker."""
+        command = [self.python, *(part.format(name=name, url=self.url) for part in self.command)]
+        self.workers.append(spawn(command, str(self.folder), detached=False, environment=self.environment))
+        return self.workers[-1]
+
+    def produce(self, part: str) -> None:
+        """Enqueue a part of the scenario."""
+        call = [self.python, "-c", f"import {self.jobs} as jobs; jobs.produce({self.url!r}, 'work', {part!r})"]
+        environment = {name: value for name, value in self.environment.items() if name != "SAQ_URL"}
+        subprocess.run(call, env={**os.environ, **environment}, check=True, timeout=60, capture_output=True)
+
+    def is_mix_over(self, counts: dict[str, dict[str, int]]) -> bool:
+        """Whether every job of the mix that can run (one of RQ's cannot) has run to its end."""
+        ended = sum(one["succeeded"] + one["failed"] for one in counts.values())
+        return sum(one["sent"] for one in counts.values()) <= ended + (self.jobs == "rq_jobs") > 30
+
+    def hanging(self) -> dict[str, int]:
+        """What the job that hangs has logged."""
+        found = journal.counts(self.journal)
+        return next((one for name, one in found.items() if name.endswith("hang")), dict.fromkeys(FACTS, 0))
+
+    def end(self) -> None:
+        """End all workers."""
+        for pid in self.workers:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: not any(map(is_alive, self.workers)), 15)
+        for pid in filter(is_alive, self.workers):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _python(name: str, requirements: list[str]) -> str:
+    """The framework's interpreter; without it a skip, or where CI=true a failure."""
+    try:
+        return venvs.python(name, *requirements)
+    except brokers.Unavailable as why:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"CI must run against real frameworks: {why}", pytrace=False)
+        pytest.skip(str(why))
+
+
+RQ = [
+    "-m",
+    "rq.cli",
+    "worker",
+    "--url",
+    "{url}",
+    "--with-scheduler",
+    "-n",
+    "{name}",
+    "--maintenance-interval",
+    "3",
+    "work",
+]
+FRAMEWORKS = {
+    "rq-3.0.0": ("rq", ["rq==3.0.0"], "rq_jobs", RQ),
+    "rq-2.12.0": ("rq", ["rq==2.12.0"], "rq_jobs", RQ),
+    "saq-0.26.4": ("saq", ["saq[redis]==0.26.4", "typing_extensions"], "saq_jobs", ["-m", "saq", "saq_jobs.settings"]),
+}
+
+
+@pytest.fixture(params=FRAMEWORKS)
+def stage(request: pytest.FixtureRequest, server: Broker, tmp_path: Path) -> Iterator[tuple[str, Stage]]:
+    """One framework's stage, and the scheme that reads it."""
+    form, requirements, jobs, command = FRAMEWORKS[request.param]
+    made = Stage(_python(request.param, requirements), jobs, server.address, tmp_path, command)
+    yield f"{form}+{server.address}", made
+    made.end()
+
+
+def seen(daemon: Daemon) -> dict[str, dict[str, int]]:
+    """What the daemon has counted, as a journal counts it."""
+    found: dict[str, dict[str, int]] = {}
+    metrics = daemon.metrics()
+    for fact in (*FACTS, "duplicate_success"):
+        for labels, value in metrics.get(f"task_{fact}_total", ()):
+            counts = found.setdefault(labels.get("task", ""), dict.fromkeys(FACTS, 0))
+            counts["succeeded" if fact == "duplicate_success" else fact] += int(value)
+    return {task: counts for task, counts in found.items() if any(counts.values())}
+
+
+def watched(client: Any, daemon: Daemon) -> set[str]:
+    """The addresses of the daemon's connections."""
+    found = {one["addr"] for one in client.client_list() if one["name"] == "tasktrail"}
+    assert found, daemon.log
+    return found
+
+
+def spied(client: Any, during: Callable[[], None]) -> list[tuple[str, str]]:
+    """Who sent which command meanwhile, by MONITOR."""
+    with client.monitor() as monitor:
+        during()
+        client.echo("the end")
+        said = []
+        for one in monitor.listen():
+            if one["command"] == "ECHO the end":
+                return said
+            said.append((f"{one['client_address']}:{one['client_port']}", one["command"].split()[0].upper()))
+    raise AssertionError
+
+
+def replayed(tape: Path) -> dict[str, dict[str, int]]:
+    """What a replay of a recording counts."""
+    tasks = json.loads(replay_json(["--json", str(tape)]))["tasks"]
+    for counts in tasks.values():
+        counts["succeeded"] += counts["duplicate_success"]
+    return {task: {fact: counts[fact] for fact in FACTS} for task, counts in tasks.items()}
+
+
+def agrees(daemon: Daemon, made: Stage, is_over: Callable[[dict[str, dict[str, int]]], bool]) -> None:
+    """Wait until the scenario is over by what the tasks log, and the daemon has counted the same."""
+    wait_until(lambda: is_over(journal.counts(made.journal)), 40)
+    wait_until(lambda: seen(daemon) == journal.counts(made.journal), 20)
+    assert is_over(journal.counts(made.journal)), journal.rows(made.journal)
+    assert seen(daemon) == journal.counts(made.journal)
+
+
+def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run: Callable[..., Daemon]) -> None:
+    """Successes, retries, exhausted, scheduled and deferred jobs and killed workers are counted as the tasks log them.
+
+    So does a replay of what `record` wrote meanwhile. No command of ours is one that writes, claims or blocks others;
+    nothing of ours is left after kill -9.
+    """
+    url, made = stage
+    client = redis.Redis.from_url(server.address)
+    daemon = run("--source", url)
+    tape = made.folder / "tape.jsonl"
+    record = [sys.executable, "-m", "collector", "record", "--source", url, "-o", str(tape)]
+    recorder = spawn(record, str(made.folder), detached=False, environment={"PYTHONPATH": str(ROOT)})
+    assert wait_until(lambda: sum(one["name"] == "tasktrail" for one in client.client_list()) == 4, 20), "two each"
+    ours: set[str] = set()
+
+    def scenario() -> None:
+        first = made.work("w1")
+        made.produce("mix")
+        agrees(daemon, made, made.is_mix_over)
+        made.produce("hang")
+        assert wait_until(lambda: made.hanging()["started"] == 1, 20)
+        os.kill(first, signal.SIGKILL)
+        made.work("w2")
+        agrees(daemon, made, lambda _: made.hanging()["failed"] + made.hanging()["succeeded"] > 0)
+        ours.update(watched(client, daemon))
+
+    commands = {command for address, command in spied(client, scenario) if address in ours}
+    assert commands
+    assert commands <= READING
+    time.sleep(1)  # the recorder polls by itself, and may be a poll behind the daemon
+    os.kill(recorder, signal.SIGINT)
+    assert wait_until(lambda: not is_alive(recorder), 10)
+    assert replayed(tape) == journal.counts(made.journal)
+    daemon.process.kill()
+    daemon.process.wait()
+    assert wait_until(lambda: all(one["name"] != "tasktrail" for one in client.client_list()), 10)
+    assert not client.keys("*tasktrail*")
+    client.close()
