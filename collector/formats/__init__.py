@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collector.formats import native
+from collector.formats import celery, native
 from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
 
 __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
 
 # In the order in which a capture's records are offered to them: native takes what is nobody else's.
 FORMATS: dict[str, Format] = {
+    "celery": celery.FORMAT,
     "native": native.FORMAT,
 }

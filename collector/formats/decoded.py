@@ -18,6 +18,7 @@ REASONS: tuple[str, ...] = (
     "not_utf8",
     "not_json",
     "not_msgpack",
+    "not_base64",
     "not_an_object",
     "missing_kind",
     "unknown_kind",
@@ -25,6 +26,7 @@ REASONS: tuple[str, ...] = (
     "bad_id",
     "bad_time",
     "bad_field",
+    "foreign",
 )
 """Why a body, or one element of a list in it, is not an event. Closed: these become values of a label."""
 
