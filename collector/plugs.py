@@ -10,6 +10,7 @@ import msgspec
 from collector.formats import FORMATS, Decode, native
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
+from collector.sources.celery_redis import CeleryRedisOptions, CeleryRedisSource, Past
 from collector.sources.file import STDIN, FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -81,6 +82,36 @@ def _redis_stream(url: SourceUrl) -> Callable[[], Source]:
     return lambda: RedisStreamSource(options)
 
 
+def _celery_redis(url: SourceUrl) -> Callable[[], Source]:
+    is_socket = url.scheme == "celery+redis+socket"
+    host, port = url.hosts[0] if url.hosts else ("", 0)
+    given = url.options.get("db", "" if is_socket or not url.path else url.path[0]) or "0"
+    number = given if given != "*" else (url.path[0] if url.path and not is_socket else "0")
+    fanout = url.options.get("fanout_prefix", "true")
+    options = CeleryRedisOptions(
+        name=url.name,
+        address=RedisAddress(
+            host=host,
+            port=port,
+            database=int(number),
+            username=url.user,
+            password=url.password,
+            tls=url.scheme == "celery+rediss",
+            ca_file=url.options.get("ssl_cafile", ""),
+            path=url.path[0] if is_socket else "",
+        ),
+        database=given,
+        prefix=url.options.get("global_keyprefix"),
+        fanout_prefix={"true": "/{db}.", "false": ""}.get(fanout, fanout),
+        exchange=url.options.get("event_exchange", "celeryev"),
+        results=url.options.get("results", "true") == "true",
+        enable_events=url.options.get("enable_events") == "true",
+        queues=tuple(name.strip() for name in url.options.get("queues", "").split(",") if name.strip()),
+    )
+    past = Past()
+    return lambda: CeleryRedisSource(options, past)
+
+
 def _unix(url: SourceUrl) -> Callable[[], Source]:
     options = UnixOptions(name=url.name, path=url.path[0])
     return lambda: UnixSource(options)
@@ -104,6 +135,9 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
 SOURCES: dict[str, Plug] = {
     "kafka": Plug(build=_kafka, is_tailed=True),
     "redis-stream": Plug(build=_redis_stream, is_tailed=True),
+    "celery+redis": Plug(build=_celery_redis, form="celery", is_tailed=True),
+    "celery+rediss": Plug(build=_celery_redis, form="celery", is_tailed=True),
+    "celery+redis+socket": Plug(build=_celery_redis, form="celery", is_tailed=True),
     "unix": Plug(build=_unix, is_pushed=True),
     "file": Plug(build=_file),
     "stdin": Plug(build=_file),

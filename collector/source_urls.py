@@ -71,6 +71,26 @@ _FLAG = _Option(("true", "false"))
 _TEXT = _Option()
 _SECRET = _Option(is_secret=True)
 
+
+def _database(text: str) -> None:
+    """Raises ValueError for what is neither a database number nor all of them."""
+    if text != "*" and not (text.isascii() and text.isdigit()):
+        msg = "the number of a database, or * for the channels of all"
+        raise ValueError(msg)
+
+
+_CELERY_REDIS: Mapping[str, _Option] = {
+    "db": _Option(check=_database),
+    "password": _SECRET,
+    "ssl_cafile": _TEXT,
+    "global_keyprefix": _TEXT,
+    "fanout_prefix": _TEXT,
+    "event_exchange": _TEXT,
+    "queues": _TEXT,
+    "results": _FLAG,
+    "enable_events": _FLAG,
+}
+
 SCHEMES: dict[str, _Scheme] = {
     "kafka": _Scheme(
         form="kafka://host:9092/topic[,topic...]",
@@ -99,14 +119,15 @@ SCHEMES: dict[str, _Scheme] = {
         items="streams",
         options={"streams": _TEXT, "password": _SECRET, "tls": _FLAG, "ssl_cafile": _TEXT},
     ),
+    "celery+redis": _Scheme(form="celery+redis://host:6379/0", port=6379, database=True, options=_CELERY_REDIS),
+    "celery+rediss": _Scheme(form="celery+rediss://host:6379/0", port=6379, database=True, options=_CELERY_REDIS),
+    "celery+redis+socket": _Scheme(form="celery+redis+socket:///path/to/redis.sock?db=0", options=_CELERY_REDIS),
     "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
     "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
     "file": _Scheme(form="file:///path/to/events.ndjson"),
     "stdin": _Scheme(form="stdin:"),
 }
 PLANNED: tuple[str, ...] = (
-    "celery+redis",
-    "celery+rediss",
     "celery+amqp",
     "celery+amqps",
     "bullmq+redis",
@@ -254,7 +275,9 @@ def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[
     if not scheme.port and not parts and scheme is not SCHEMES["stdin"]:
         return [("", f"the path is missing: write {scheme.form}")]
     if not scheme.items:
-        return []
+        is_number = len(parts) < 2 and all(part.isascii() and part.isdigit() for part in parts)
+        is_wrong = scheme.database and not is_number
+        return [("", f"the path is the number of the database: write {scheme.form}")] if is_wrong else []
     if scheme.database and not (parts and parts[0].isascii() and parts[0].isdigit()):
         return [("", f"the path starts with the number of the database: write {scheme.form}")]
     if len(parts) - scheme.database > 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -32,9 +33,11 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     password: Secret | None = None
     tls: bool = False
     ca_file: str = ""
+    path: str = ""
+    """Of a unix socket, instead of host and port."""
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return self.path or f"{self.host}:{self.port}"
 
 
 class RedisConnection:
@@ -46,8 +49,11 @@ class RedisConnection:
         self._writer = writer
         self._parser = hiredis.Reader()
 
-    async def ask(self, *words: str | bytes, seconds: float = 5.0) -> Any:
-        """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer."""
+    async def ask(self, *words: str | bytes, seconds: float = 5.0, tolerated: str = "") -> Any:
+        """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer.
+
+        An error reply of the kind that is `tolerated` is None.
+        """
         self._writer.write(hiredis.pack_command(words))  # type: ignore[arg-type]  # its stub takes one word only
         try:
             async with asyncio.timeout(seconds):
@@ -61,8 +67,9 @@ class RedisConnection:
         except (OSError, hiredis.ProtocolError) as error:
             raise SourceError(f"{self._address}: {error}") from error
         if isinstance(reply, hiredis.ReplyError):
-            text = str(reply)
-            raise SourceError(f"{self._address}: {words[0]!s}: {text}", retryable=not text.startswith(_FINAL))
+            if tolerated and str(reply).startswith(tolerated):
+                return None
+            raise refusal(self._address, words[0], reply)
         return reply
 
     def close(self) -> None:
@@ -70,24 +77,48 @@ class RedisConnection:
         self._writer.transport.abort()
 
 
-async def connect(address: RedisAddress) -> RedisConnection:
-    """A connection that is authenticated, named and in its database. Raises SourceError."""
+def refusal(address: RedisAddress, word: str | bytes, reply: hiredis.ReplyError) -> SourceError:
+    """The error that an error reply is."""
+    text = str(reply)
+    return SourceError(f"{address}: {word!s}: {text}", retryable=not text.startswith(_FINAL))
+
+
+def greeting(address: RedisAddress) -> list[tuple[str, ...]]:
+    """The commands that a new connection begins with: who we are, our name, the database."""
+    words: list[tuple[str, ...]] = []
+    if address.password is not None:
+        words.append(("AUTH", *([address.username] if address.username else []), address.password.reveal()))
+    words.append(("CLIENT", "SETNAME", "tasktrail"))
+    if address.database:
+        words.append(("SELECT", str(address.database)))
+    return words
+
+
+async def dial(address: RedisAddress, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+    """Connect a protocol to the server. Raises SourceError."""
+    loop = asyncio.get_running_loop()
     try:
         context = ssl.create_default_context(cafile=address.ca_file or None) if address.tls else None
         async with asyncio.timeout(_CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, limit=_READ)
+            if address.path:
+                return (await loop.create_unix_connection(protocol, address.path))[0]
+            return (await loop.create_connection(protocol, address.host, address.port, ssl=context))[0]
     except TimeoutError as error:
         raise SourceError(f"{address}: no connection within {_CONNECT_SECONDS:.0f} s") from error
     except OSError as error:  # also what TLS refuses
         raise SourceError(f"{address}: {error.strerror or error}") from error
+
+
+async def connect(address: RedisAddress) -> RedisConnection:
+    """A connection that is authenticated, named and in its database. Raises SourceError."""
+    reader = asyncio.StreamReader(limit=_READ)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport = await dial(address, lambda: protocol)
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
     connection = RedisConnection(address, reader, writer)
     try:
-        if address.password is not None:
-            who = [address.username] if address.username else []
-            await connection.ask("AUTH", *who, address.password.reveal())
-        await connection.ask("CLIENT", "SETNAME", "tasktrail")
-        if address.database:
-            await connection.ask("SELECT", str(address.database))
+        for words in greeting(address):
+            await connection.ask(*words)
     except BaseException:
         connection.close()
         raise
