@@ -55,8 +55,9 @@ class Subscription(asyncio.Protocol):
         self._lost: SourceError | None = None
         self._asked_at: float | None = None
         self._heard_at = clock.monotonic()
-        self.was_full = False
-        """Whether messages were left with the server since the last time that none were waiting here."""
+        self._is_paused = False
+        self._full_at: float | None = None
+        """When messages were last left with the server."""
 
     # What asyncio calls
 
@@ -85,8 +86,8 @@ class Subscription(asyncio.Protocol):
         self._held += len(data)
         if bodies:
             self._something.set()
-        if self._held > self._most and self._transport is not None and not self.was_full:
-            self.was_full = True
+        if self._held > self._most and self._transport is not None and not self._is_paused:
+            self._is_paused = True
             self._transport.pause_reading()
 
     def _other(self, reply: Any) -> None:
@@ -98,8 +99,9 @@ class Subscription(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        why = f"the server closed the connection{': too much was waiting' if self.was_full else ''}"
-        self._lose(SourceError(f"{self._address}: {exc or why}"))
+        is_late = self._full_at is not None and self._clock.monotonic() - self._full_at < _PATIENCE
+        why = ": too much was waiting" if self._is_paused or is_late else ""
+        self._lose(SourceError(f"{self._address}: {exc or 'the server closed the connection'}{why}"))
 
     def _lose(self, error: SourceError) -> None:
         self._lost = self._lost or error
@@ -144,8 +146,9 @@ class Subscription(asyncio.Protocol):
         self._held = 0
         if not taken.bodies and self._lost is not None:
             raise self._lost
-        if self.was_full and self._transport is not None and self._lost is None:
-            self.was_full = False
+        if self._is_paused and self._transport is not None and self._lost is None:
+            self._is_paused = False
+            self._full_at = self._clock.monotonic()
             self._transport.resume_reading()
         return taken
 
