@@ -8,12 +8,12 @@ are the main one, results, queues and the firehose only fill in where the events
 from __future__ import annotations
 
 import binascii
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
-from collector.formats.celery_events import TYPES, Memory, Wire
+from collector.formats.celery_events import FINISH, Memory, Told, Wire, completed, finished
 from collector.formats.celery_messages import (
     Headers,
     Queued,
@@ -26,6 +26,7 @@ from collector.formats.celery_messages import (
     traced,
     waiting,
 )
+from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, is_mine, runs
 from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -33,9 +34,6 @@ from collector.model.record import Batch
 EVENTS, RESULTS, QUEUE, FIREHOSE = "", "result", "queue", "firehose"
 """The channels: which of several tells that one fact."""
 
-_RESULT = "celery-task-meta-"
-_TRACE = "amq.rabbitmq.trace"
-_OWN_KEYS = (_RESULT, "celery-taskset-meta-", "_kombu.binding", ".celery.pidbox", "unacked_index")
 _STEP = "\x06\x16"
 """What stands between a queue's name and its priority in the key of its list."""
 _BAD = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -46,14 +44,29 @@ class _Properties(msgspec.Struct, gc=False):
     body_encoding: str | None = None
 
 
+class _RegularProperties(msgspec.Struct, gc=False):
+    body_encoding: Literal["base64"]
+    delivery_tag: str = ""
+
+
+class _Regular(msgspec.Struct, gc=False):
+    """An envelope that is as nearly all are; its body comes decoded."""
+
+    body: bytes
+    properties: _RegularProperties
+    content_type: Literal["application/json"] = msgspec.field(default="application/json", name="content-type")
+
+
 class _Envelope(msgspec.Struct, gc=False):
-    """A message as kombu publishes it on Redis."""
+    """A message as kombu publishes it on Redis, whatever is in it."""
 
     body: str
     content_type: str = msgspec.field(default="application/json", name="content-type")
     properties: _Properties = msgspec.field(default_factory=_Properties)
 
 
+_regular = msgspec.json.Decoder(_Regular).decode
+_told = msgspec.json.Decoder(list[Told] | Told).decode
 _envelope = msgspec.json.Decoder(_Envelope).decode
 _one = msgspec.json.Decoder(Wire).decode
 _many = msgspec.json.Decoder(list[Wire]).decode
@@ -83,26 +96,79 @@ class _Celery:
     def __call__(self, batch: Batch) -> Decoded:
         """The events of a batch, in its order."""
         out = self._out = Decoded([], [], [], channels=[])
-        read = self._readers.get(batch.tap)
-        abouts, times = batch.about, batch.times
-        for index, body in enumerate(batch.bodies):
-            if read is None or abouts is None:
-                out.rejects.append(Reject(index, "foreign", "not tapped from a broker of Celery's"))
-            elif len(body) > LONGEST_BODY:
-                out.rejects.append(Reject(index, "too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read"))
-            else:
-                try:
-                    read(index, abouts[index], body, batch.received_at if times is None else times[index])
-                except MalformedError as error:
-                    out.rejects.append(Reject(index, error.reason, error.detail))
-                except RecursionError:
-                    out.rejects.append(Reject(index, "too_deep", "nested too deeply"))
-                except _BAD as error:
-                    reason = "not_an_object" if isinstance(error, msgspec.ValidationError) else "not_json"
-                    out.rejects.append(Reject(index, reason, str(error)))
+        abouts = batch.about
+        if abouts is None or batch.tap not in self._readers:
+            out.rejects += [
+                Reject(index, "foreign", "not tapped from Celery's broker") for index in range(len(batch.bodies))
+            ]
+        elif batch.tap == "redis-pubsub":
+            for is_events, start, end in runs(abouts):
+                if not (is_events and self._all_regular(batch.bodies, start, end)):
+                    self._each(batch, abouts, start, end)
+        else:
+            self._each(batch, abouts, 0, len(batch.bodies))
+        completed(out.events, self._memory)
         if not any(out.channels or ()):
             out.channels = None
         return out
+
+    def _each(self, batch: Batch, abouts: Sequence[Mapping[str, Any]], start: int, end: int) -> None:
+        """Record by record, whatever is in them."""
+        out, read, times = self._out, self._readers[batch.tap], batch.times
+        for index in range(start, end):
+            body = batch.bodies[index]
+            try:
+                _check_length(body)
+                read(index, abouts[index], body, batch.received_at if times is None else times[index])
+            except MalformedError as error:
+                out.rejects.append(Reject(index, error.reason, error.detail))
+            except RecursionError:
+                out.rejects.append(Reject(index, "too_deep", "nested too deeply"))
+            except _BAD as error:
+                reason = "not_an_object" if isinstance(error, msgspec.ValidationError) else "not_json"
+                out.rejects.append(Reject(index, reason, str(error)))
+
+    def _all_regular(self, bodies: list[bytes], start: int, end: int) -> bool:
+        """Take records of events at once, where all are regular and none was read before; else False, untouched."""
+        part = bodies[start:end]
+        try:
+            if max(map(len, part)) > LONGEST_BODY:
+                return False
+            envelopes = list(map(_regular, part))
+            told = list(map(_told, [envelope.body for envelope in envelopes]))
+        except _BAD:
+            return False
+        if not self._memory.tags.add([envelope.properties.delivery_tag for envelope in envelopes]):
+            return False
+        self._finish(told, start)
+        return True
+
+    def _finish(self, told: list[list[Told] | Told], start: int) -> None:
+        """The loop over regular events: what has nothing to be finished costs two look-ups."""
+        out, memory, finish = self._out, self._memory, FINISH
+        events, sources = out.events, out.sources
+        assert sources is not None and out.channels is not None  # noqa: S101, PT018 it is ours
+        before = len(events)
+        for index, item in enumerate(told, start):
+            several: list[Told] = item if item.__class__ is list else [item]  # type: ignore[list-item]
+            for event in several:
+                entry = finish.get(event.kind)
+                if entry is not None and entry[1] is None and event.task_id:
+                    event.kind = entry[0]
+                    events.append(event)
+                    sources.append(index)
+                    continue
+                try:
+                    found = finished(event, memory)
+                except MalformedError as error:
+                    out.rejects.append(Reject(index, error.reason, error.detail))
+                    continue
+                if found is None:
+                    out.ignored += 1
+                else:
+                    events.append(found)
+                    sources.append(index)
+        out.channels.extend([EVENTS] * (len(events) - before))
 
     def _keep(self, index: int, event: Event | None, channel: str) -> None:
         out = self._out
@@ -117,7 +183,7 @@ class _Celery:
 
     def _published(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
         channel: str = about.get("channel") or ""
-        if _RESULT in channel:
+        if RESULT in channel:
             self._result(index, channel, body, at)
         elif channel.endswith(".pidbox"):
             # Control commands. A revocation is a wish: what becomes of it, the worker's own event says.
@@ -144,29 +210,16 @@ class _Celery:
             wires = _many(content) if content[:1] == b"[" else [_one(content)]
         except _BAD as error:
             wires = self._piecemeal(index, content, error)
-        if tag is not None:
-            tag = str(tag)
-            if self._memory.tags.get(tag) is not None:
-                self._out.ignored += len(wires)  # the same publication, on another channel
-                return
-            self._memory.tags.put(tag, True)
-        memory, out = self._memory, self._out
-        events, sources, channels = out.events, out.sources, out.channels
+        if tag is not None and not self._memory.tags.add([str(tag)]):
+            self._out.ignored += len(wires)  # the same publication, on another channel
+            return
         for wire in wires:
-            read = TYPES.get(wire.type)
-            event = None
-            if read is not None:
-                try:
-                    event = read(wire, memory)
-                except MalformedError as error:
-                    out.rejects.append(Reject(index, error.reason, error.detail))
-                    continue
-            if event is None:
-                out.ignored += 1
-            else:
-                events.append(event)
-                sources.append(index)  # type: ignore[union-attr]
-                channels.append(EVENTS)  # type: ignore[union-attr]
+            try:
+                event = finished(wire.told(), self._memory) if wire.type in FINISH else None
+            except MalformedError as error:
+                self._out.rejects.append(Reject(index, error.reason, error.detail))
+                continue
+            self._keep(index, event, EVENTS)
 
     def _piecemeal(self, index: int, content: bytes, error: Exception) -> list[Wire]:
         """The events of a list in which something is none: the others are good."""
@@ -183,15 +236,15 @@ class _Celery:
     # Results and keys
 
     def _result(self, index: int, place: str, body: bytes, at: float | None) -> None:
-        task_id = place.partition(_RESULT)[2]
+        task_id = place.partition(RESULT)[2]
         self._keep(index, stored(_result(body), task_id, at), RESULTS)
 
     def _key(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
         del at
         key, kind = about.get("key") or "", about.get("type")
-        if kind == "string" and _RESULT in key:
+        if kind == "string" and RESULT in key:
             self._result(index, key, _text(body).encode(), None)
-        elif kind == "list" and not any(part in key for part in _OWN_KEYS):
+        elif kind == "list" and not any(part in key for part in OWN_KEYS):
             self._waiting(index, key, body)
         elif kind == "hash":
             for value in _hash(body).values():
@@ -214,8 +267,7 @@ class _Celery:
 
     def _once(self, index: int, queued: Queued, queue: str) -> None:
         tag = queued.properties.delivery_tag
-        if isinstance(tag, str) and self._memory.tags.get(tag) is None:
-            self._memory.tags.put(tag, True)
+        if isinstance(tag, str) and self._memory.tags.add([tag]):
             try:
                 self._keep(index, waiting(queued.headers, queue, self._memory), QUEUE)
             except MalformedError as error:
@@ -239,7 +291,7 @@ class _Celery:
     def _message(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
         headers = about.get("headers")
         headers = headers if isinstance(headers, dict) else {}
-        if about.get("exchange") == _TRACE:
+        if about.get("exchange") == TRACE:
             self._traced(index, about.get("routing_key") or "", headers, at)
         elif "task" in headers and "id" in headers:
             self._task(index, about, _headers(headers))
@@ -271,6 +323,12 @@ class _Celery:
         self._keep(index, event, EVENTS if is_dead else FIREHOSE)
 
 
+def _check_length(body: bytes) -> None:
+    """Raises MalformedError for what is longer than anything that is read."""
+    if len(body) > LONGEST_BODY:
+        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+
+
 def _headers(headers: dict[str, Any]) -> Headers:
     return msgspec.convert(headers, Headers)
 
@@ -285,45 +343,6 @@ def _as_json(content: bytes, content_type: str) -> bytes:
         raise MalformedError("not_msgpack", str(error)) from error
 
 
-def _is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
-    """Whether a record of a capture is Celery's."""
-    test = _MINE.get(tap)
-    return test is not None and test(about, body)
-
-
-def _is_published(about: Mapping[str, Any], body: bytes) -> bool:
-    channel = str(about.get("channel"))
-    return "celeryev" in channel or ".pidbox" in channel or _RESULT in channel or b'"body_encoding"' in body
-
-
-def _is_key(about: Mapping[str, Any], body: bytes) -> bool:
-    key, kind = str(about.get("key")), about.get("type")
-    if any(part in key for part in _OWN_KEYS):
-        return True
-    return kind in ("list", "hash") and b'\\"delivery_tag\\"' in body and b'\\"task\\"' in body
-
-
-def _is_message(about: Mapping[str, Any], body: bytes) -> bool:
-    headers = about.get("headers")
-    headers = headers if isinstance(headers, dict) else {}
-    if about.get("exchange") == _TRACE:
-        properties = headers.get("properties")
-        inner = properties.get("headers") if isinstance(properties, dict) else None
-        exchange = str(headers.get("exchange_name"))
-        return (isinstance(inner, dict) and "task" in inner) or "celeryev" in exchange or ".pidbox" in exchange
-    if "task" in headers and "id" in headers:
-        return True
-    return "celeryev" in str(about.get("exchange")) or ("hostname" in headers and b'"sw_ident"' in body)
-
-
-_MINE: dict[str, Callable[[Mapping[str, Any], bytes], bool]] = {
-    "redis-pubsub": _is_published,
-    "redis-key": _is_key,
-    "amqp": _is_message,
-    "amqp-get": _is_message,
-}
-
-
 def _new() -> Decode:
     return _Celery()
 
@@ -333,7 +352,7 @@ _EVENTS = "workers with `-E`"
 
 FORMAT = Format(
     new=_new,
-    is_mine=_is_mine,
+    is_mine=is_mine,
     facts={
         "sent": _SENT,
         "received": _EVENTS,

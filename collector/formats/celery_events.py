@@ -1,22 +1,22 @@
 """Celery's worker events as events of ours: what every type means, as one table.
 
-Takes decoded events (`Wire`), gives an `Event`, or None for what is no lifecycle fact. Remembers, within bounds, what
-only one event of a task says and another needs: the name and the queue (`task-sent`), when a retry is due, and what
-its message said where that was seen.
+Takes decoded events (`Told`), gives them as events, or None for what is no lifecycle fact. Remembers, within bounds,
+what only one event of a task says and another needs: the name and the queue (`task-sent`), when a retry is due, and
+what its message said where that was seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from collector.formats.celery_errors import error_of
 from collector.formats.decoded import MalformedError
 from collector.formats.spelling import WHEN
-from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event, Kind
+from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event, Kind, Text, Time
 
 REMEMBERED = 50_000
 """Tasks of which something is remembered, twice over: the younger and the older half."""
@@ -58,6 +58,30 @@ class Recent(Generic[V]):
         return older if found is None else found
 
 
+class Tags:
+    """The last so many delivery tags: between `limit` and twice as many, and what one batch may have besides."""
+
+    __slots__ = ("_limit", "_older", "_young")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._young: set[str] = set()
+        self._older: set[str] = set()
+
+    def add(self, tags: list[str]) -> bool:
+        """Remember tags, where all are new; else False, and nothing is remembered. An empty one is none."""
+        fresh = set(tags)
+        fresh.discard("")
+        if len(fresh) + tags.count("") < len(tags):
+            return False
+        if not (self._young.isdisjoint(fresh) and self._older.isdisjoint(fresh)):
+            return False
+        self._young |= fresh
+        if len(self._young) >= self._limit:
+            self._older, self._young = self._young, set()
+        return True
+
+
 class Message(msgspec.Struct, frozen=True):
     """What the message of a task says that its events do not."""
 
@@ -77,7 +101,7 @@ class Memory:
         """Task id → when its announced retry is due."""
         self.messages: Recent[Message] = Recent(MESSAGES)
         """Task id → what its message said."""
-        self.tags: Recent[bool] = Recent(MESSAGES)
+        self.tags = Tags(MESSAGES)
         """Delivery tags that have been read: Sentinel's compatibility mode publishes everything twice."""
         self._names: dict[tuple[str | None, str | None], tuple[str | None, str | None]] = {}
 
@@ -92,8 +116,30 @@ class Memory:
         self.sent.put(task_id, names)
 
 
+class Told(Event, gc=False, kw_only=True, omit_defaults=True):
+    """A worker event that is an event of ours already, but for what `FINISH` does: the names on the wire are others.
+
+    A body that decodes as one is right as it stands and costs nothing more; any other is read as a `Wire`, field by
+    field.
+    """
+
+    kind: str = msgspec.field(name="type")  # type: ignore[assignment]  # the wire's word, until it is finished
+    task_id: Annotated[str, msgspec.Meta(max_length=LONGEST_TEXT)] = msgspec.field(name="uuid", default="")
+    time: Time = msgspec.field(name="timestamp", default=None)
+    task: Text | None = msgspec.field(name="name", default=None)
+    worker: Text | None = msgspec.field(name="hostname", default=None)
+    run_seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = msgspec.field(name="runtime", default=None)
+    eta: Any = None
+    expires: Any = None
+    retries: int | None = None
+    requeue: Any = None
+    expired: Any = None
+    exception: Any = None
+    traceback: Any = None
+
+
 class Wire(msgspec.Struct, gc=False):
-    """The fields of a worker event that say something; arguments and results are skipped without being built."""
+    """The same fields, whatever is in them; arguments and results are skipped without being built."""
 
     type: str
     uuid: Any = None
@@ -111,6 +157,27 @@ class Wire(msgspec.Struct, gc=False):
     traceback: Any = None
     requeue: Any = None
     expired: Any = None
+
+    def told(self) -> Told:
+        """The event with what is no text left out and what is long cut. Raises MalformedError."""
+        return Told(
+            kind=self.type,
+            task_id=task_id_of(self.uuid) if self.uuid is not None else "",
+            time=seconds_of(self.timestamp),
+            task=text(self.name),
+            queue=text(self.queue),
+            worker=text(self.hostname),
+            parent_id=text(self.parent_id),
+            root_id=text(self.root_id),
+            eta=self.eta,
+            expires=self.expires,
+            run_seconds=_run(self.runtime),
+            retries=self.retries if self.retries.__class__ is int else None,
+            exception=self.exception,
+            traceback=self.traceback,
+            requeue=self.requeue,
+            expired=self.expired,
+        )
 
 
 def text(value: Any) -> str | None:
@@ -163,146 +230,126 @@ def other(value: Any, task_id: str) -> str | None:
     return None if found == task_id else found
 
 
-def _sent(wire: Wire, memory: Memory) -> Event | None:
-    task_id = task_id_of(wire.uuid)
-    if wire.retries or wire.parent_id == task_id:
-        # The framework published it again, for a retry or a replacement: nobody asked for more work.
-        memory.due.put(task_id, moment(wire.eta) or seconds_of(wire.timestamp) or 0.0)
-        return None
-    task, queue = text(wire.name), text(wire.queue)
-    memory.name(task_id, task, queue)
-    return Event(
-        kind="sent",
-        task_id=task_id,
-        time=seconds_of(wire.timestamp),
-        task=task,
-        queue=queue,
-        caller=text(wire.hostname),
-        parent_id=text(wire.parent_id),
-        root_id=other(wire.root_id, task_id),
-        attempt=1,
-        eta=None if wire.eta is None else moment(wire.eta),
-        expires=None if wire.expires is None else moment(wire.expires),
-    )
-
-
-def _received(wire: Wire, memory: Memory) -> Event:
-    task_id = task_id_of(wire.uuid)
-    names = memory.sent.get(task_id)
-    eta = None if wire.eta is None else moment(wire.eta)
-    if eta is not None and wire.retries and memory.due.get(task_id) is None:
-        memory.due.put(task_id, eta)
-    event = Event(
-        kind="received",
-        task_id=task_id,
-        time=seconds_of(wire.timestamp),
-        task=text(wire.name) if names is None else names[0],
-        queue=None if names is None else names[1],
-        worker=text(wire.hostname),
-        parent_id=None if wire.parent_id is None else other(wire.parent_id, task_id),
-        root_id=other(wire.root_id, task_id),
-        attempt=attempt_of(wire.retries),
-        eta=eta,
-        expires=None if wire.expires is None else moment(wire.expires),
-    )
-    return _completed(event, memory) if memory.messages else event
-
-
-def _completed(event: Event, memory: Memory) -> Event:
-    """An event with what its task's message said."""
-    message = memory.messages.get(event.task_id)
-    if message is not None:
-        event.queue = event.queue or message.queue
-        event.trace_id, event.span_id, event.labels = message.trace_id, message.span_id, message.labels
-    return event
-
-
-def _plain(kind: Kind) -> Callable[[Wire, Memory], Event]:
-    """A fact that says no more than that it happened, and where."""
-
-    def read(wire: Wire, memory: Memory) -> Event:
-        event = Event(
-            kind=kind,
-            task_id=task_id_of(wire.uuid),
-            time=seconds_of(wire.timestamp),
-            worker=text(wire.hostname),
-        )
-        return _completed(event, memory) if memory.messages else event
-
-    return read
-
-
-def _succeeded(wire: Wire, memory: Memory) -> Event:
-    event = Event(
-        kind="succeeded",
-        task_id=task_id_of(wire.uuid),
-        time=seconds_of(wire.timestamp),
-        worker=text(wire.hostname),
-        run_seconds=_run(wire.runtime),
-    )
-    return _completed(event, memory) if memory.messages else event
-
-
 def _run(value: Any) -> float | None:
     return float(value) if value.__class__ in (float, int) and 0 <= value < 1e9 else None
 
 
-def _failed(wire: Wire, memory: Memory) -> Event:
-    said = wire.exception
-    if said.__class__ is str and said.startswith("reject requeue="):
-        # Celery from 5.5 on tells of a rejected task as failed, too: it is the same end.
-        return (_REQUEUED if said.startswith("reject requeue=True") else _REJECTED)(wire, memory)
-    event = _plain("failed")(wire, memory)
-    event.error, event.error_message = error_of(said, wire.traceback)
+def _sent(event: Told, memory: Memory) -> Event | None:
+    task_id = event.task_id
+    if event.retries or event.parent_id == task_id:
+        # The framework published it again, for a retry or a replacement: nobody asked for more work.
+        memory.due.put(task_id, moment(event.eta) or event.time or 0.0)
+        return None
+    memory.name(task_id, event.task, event.queue)
+    event.caller, event.worker = event.worker, None
+    return _placed(event, task_id)
+
+
+def _placed(event: Told, task_id: str) -> Event:
+    """A fact with its times as numbers; a retry, and a task that was replaced, name themselves as their parent."""
+    if event.root_id == task_id:
+        event.root_id = None
+    if event.parent_id == task_id:
+        event.parent_id = None
+    if event.eta is not None:
+        event.eta = moment(event.eta)
+    if event.expires is not None:
+        event.expires = moment(event.expires)
     return event
 
 
-def _retried(wire: Wire, memory: Memory) -> Event:
-    event = _plain("retried")(wire, memory)
-    event.error, event.error_message = error_of(wire.exception, wire.traceback)
+def _received(event: Told, memory: Memory) -> Event:
+    task_id = event.task_id
+    names = memory.sent.get(task_id)
+    if names is not None:
+        event.task, event.queue = names  # what the worker calls it may be a shadow
+    if event.retries:
+        event.attempt = attempt_of(event.retries)
+    _placed(event, task_id)
+    if event.eta is not None and event.retries and memory.due.get(task_id) is None:
+        memory.due.put(task_id, event.eta)
+    return event
+
+
+def _failed(event: Told, memory: Memory) -> Event:
+    said = event.exception
+    if said.__class__ is str and said.startswith("reject requeue="):
+        # Celery from 5.5 on tells of a rejected task as failed, too: it is the same end.
+        event.requeue = said.startswith("reject requeue=True")
+        return _rejected(event, memory)
+    event.error, event.error_message = error_of(said, event.traceback)
+    return event
+
+
+def _retried(event: Told, memory: Memory) -> Event:
+    event.error, event.error_message = error_of(event.exception, event.traceback)
     event.eta = memory.due.pop(event.task_id) or None
     return event
 
 
-def _rejected(wire: Wire, memory: Memory) -> Event:
-    return (_REQUEUED if wire.requeue else _REJECTED)(wire, memory)
+def _rejected(event: Told, memory: Memory) -> Event:
+    del memory
+    event.kind = "requeued" if event.requeue else "rejected"
+    return event
 
 
-def _revoked(wire: Wire, memory: Memory) -> Event:
-    return (_EXPIRED if wire.expired else _REVOKED)(wire, memory)
+def _revoked(event: Told, memory: Memory) -> Event:
+    del memory
+    event.kind = "expired" if event.expired else "revoked"
+    return event
 
 
-def _worker(kind: Kind) -> Callable[[Wire, Memory], Event]:
-    def read(wire: Wire, memory: Memory) -> Event:
-        del memory
-        worker = text(wire.hostname)
-        if worker is None:
-            raise MalformedError("bad_field", "a worker's event without a hostname")
-        return Event(kind=kind, task_id="", time=seconds_of(wire.timestamp), worker=worker)
-
-    return read
+def _of_worker(event: Told, memory: Memory) -> Event:
+    del memory
+    if event.worker is None:
+        raise MalformedError("bad_field", "a worker's event without a hostname")
+    event.task_id = ""
+    return event
 
 
-def _nothing(wire: Wire, memory: Memory) -> None:
+def _nothing(event: Told, memory: Memory) -> None:
     """An execution that was given up: requeued if not acknowledged, lost if it was, and both look the same."""
-    del wire, memory
+    del event, memory
 
 
-_REJECTED, _REQUEUED = _plain("rejected"), _plain("requeued")
-_REVOKED, _EXPIRED = _plain("revoked"), _plain("expired")
+Finish: TypeAlias = Callable[[Told, Memory], Event | None]
 
-TYPES: dict[str, Callable[[Wire, Memory], Event | None]] = {
-    "task-sent": _sent,
-    "task-received": _received,
-    "task-started": _plain("started"),
-    "task-succeeded": _succeeded,
-    "task-failed": _failed,
-    "task-retried": _retried,
-    "task-rejected": _rejected,
-    "task-revoked": _revoked,
-    "task-cancelled": _nothing,
-    "worker-online": _worker("online"),
-    "worker-heartbeat": _worker("heartbeat"),
-    "worker-offline": _worker("offline"),
+FINISH: dict[str, tuple[Kind, Finish | None]] = {
+    "task-sent": ("sent", _sent),
+    "task-received": ("received", _received),
+    "task-started": ("started", None),
+    "task-succeeded": ("succeeded", None),
+    "task-failed": ("failed", _failed),
+    "task-retried": ("retried", _retried),
+    "task-rejected": ("rejected", _rejected),
+    "task-revoked": ("revoked", _revoked),
+    "task-cancelled": ("requeued", _nothing),
+    "worker-online": ("online", _of_worker),
+    "worker-heartbeat": ("heartbeat", _of_worker),
+    "worker-offline": ("offline", _of_worker),
 }
-"""By the type of the event; every other type is the user's own."""
+"""By the type of the event: its kind, and what there is to do beside; every other type is the user's own."""
+
+
+def finished(event: Told, memory: Memory) -> Event | None:
+    """What an event tells; None for what is no lifecycle fact. Raises MalformedError."""
+    entry = FINISH.get(event.kind)
+    if entry is None:
+        return None
+    event.kind, finish = entry
+    if not event.task_id and finish is not _of_worker:
+        raise MalformedError("missing_id", "there is no task id")
+    return event if finish is None else finish(event, memory)
+
+
+def completed(events: list[Event], memory: Memory) -> None:
+    """Add to events what the messages of their tasks said, where any was seen."""
+    if not memory.messages:
+        return
+    for event in events:
+        message = memory.messages.get(event.task_id)
+        if message is not None and event.kind != "sent":
+            event.queue = event.queue or message.queue
+            event.labels = event.labels or message.labels
+            if event.trace_id is None:
+                event.trace_id, event.span_id = message.trace_id, message.span_id

@@ -121,7 +121,7 @@ def test_ten_thousand_levels_are_too_deep(body):
 
 def test_every_reason_can_be_reached():
     """No reason is on the list for show."""
-    others = {"not_base64", "foreign"}  # see test_celery.py
+    others = {"not_base64", "foreign"}  # see test_celery_form.py
     assert {*(case[2] for case in MALFORMED), "too_deep", *others} == set(REASONS)
 
 
