@@ -162,7 +162,7 @@ class _Listener:
         left = len(messages.bodies)
         for part in messages.parts(_CHUNK):
             left -= len(part.bodies)
-            about = [self._described(*place) for place in zip(part.patterns, part.channels, strict=True)]
+            about = list(map(self._described, part.patterns, part.channels))
             self._workers.hear(part, self._clock.now())
             await self._hand_over(self._batch(part.bodies, about, is_head=not left and subscription.is_empty))
             await asyncio.sleep(0)

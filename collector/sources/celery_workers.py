@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -77,15 +78,17 @@ class Workers:
 
     def hear(self, messages: Messages, now: float) -> None:
         """Note what a batch says of workers."""
-        mark = self._mark
-        for channel, body in zip(messages.channels, messages.bodies, strict=True):
-            kind = channel.partition(mark)[2][1:6]
+        counts = Counter(messages.channels)
+        for channel, count in counts.items():
+            kind = channel.partition(self._mark)[2][1:6]
             if kind == b"task.":
-                self._task_events += 1
-                self._sent += channel.endswith(b"task.sent")
+                self._task_events += count
+                self._sent += count * channel.endswith(b"task.sent")
                 self._missing = 0
             elif kind == b"worke":
-                self._heard(body, now)
+                for place, body in zip(messages.channels, messages.bodies, strict=True):
+                    if place == channel:
+                        self._heard(body, now)
 
     def _heard(self, body: bytes, now: float) -> None:
         try:
