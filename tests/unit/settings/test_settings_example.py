@@ -32,7 +32,7 @@ def test_it_loads():
 def test_all_of_it_loads():
     """With everything switched on it works, too, and shows the defaults that the code has."""
     settings = load("example", SWITCHED_ON, {})
-    assert {source.scheme for source in settings.sources} == {"unix", "kafka", "redis-stream", "file"}
+    assert {source.scheme for source in settings.sources} == {"unix", "kafka", "redis-stream", "celery+redis", "file"}
     assert settings.bounds == Settings().bounds
     assert settings.log == Settings().log
     assert (settings.listen, settings.grace) == (Settings().listen, Settings().grace)
