@@ -1,4 +1,4 @@
-"""Source URLs: every scheme with its form and options, as one table, and the reader of it.
+"""Source URLs, read by the table of schemes.
 
 Takes a URL and the keys written beside it; gives one plain value, from which whoever builds sources takes what it
 needs. Credentials never stand in anything that prints.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
 from collector.documents.reader import unknown
-from collector.documents.scalars import Regex, parse_duration
+from collector.documents.scalars import parse_duration
 from collector.formats.mapping import Mapped
 from collector.model.record import ClockName
 from collector.model.secret import Secret
+from collector.schemes import COMMON, PLANNED, SCHEMES, Option, Scheme
 
 DEFAULT_START_MAX_AGE = "1h"
 
@@ -46,184 +47,6 @@ class SourceUrl(msgspec.Struct, frozen=True, kw_only=True):
     """How its messages are read as events; None: by its format."""
 
 
-class _Option(msgspec.Struct, frozen=True):
-    """What may be written behind a name."""
-
-    choices: tuple[str, ...] = ()
-    check: Callable[[str], object] = str
-    is_secret: bool = False
-
-
-class _Scheme(msgspec.Struct, frozen=True, kw_only=True):
-    """What a URL of this scheme looks like."""
-
-    form: str
-    """An example, for messages."""
-    port: int = 0
-    """The default; 0 where the scheme names no host."""
-    takes_hosts: bool = False
-    """Whether several hosts may be given, with commas."""
-    database: bool = False
-    """Whether the path starts with a database number."""
-    path: str = ""
-    """An expression for the whole path, where it has a form of its own."""
-    items: str = ""
-    """What the last part of the path lists, and the option that may list it instead."""
-    names_all: bool = False
-    """Whether naming nothing means all there is, in database 0 where none is named."""
-    options: Mapping[str, _Option] = {}
-
-
-_FLAG = _Option(("true", "false"))
-_FORM = _Option(("native", "messages"))
-_TEXT = _Option()
-_SECRET = _Option(is_secret=True)
-
-
-def _http_url(text: str) -> str:
-    """An address of an API. Raises ValueError."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise ValueError("write http://host:port, without user and password: they are those of the source")
-    return text
-
-
-_AMQP: Mapping[str, _Option] = {"password": _SECRET, "ssl_cafile": _TEXT}
-_CELERY_AMQP: Mapping[str, _Option] = {
-    **_AMQP,
-    "event_exchange": _TEXT,
-    "dead_letter_exchange": _TEXT,
-    "dead_letter_routing_key": _TEXT,
-    "management": _Option(check=_http_url),
-}
-_DRAMATIQ_AMQP: Mapping[str, _Option] = {
-    **_AMQP,
-    "firehose": _FLAG,
-    "peek": _TEXT,
-    "management": _Option(check=_http_url),
-}
-_VHOST = r"/?[^/]*/?"
-_PLACE_IN_VHOST = r"/?(?:/[^/]+)?/(?:exchange|queue)/[^/]+/?"
-
-
-def _bullmq(scheme: str) -> _Scheme:
-    return _Scheme(
-        form=f"{scheme}://host:6379/0/queue[,queue...]",
-        port=6379,
-        database=True,
-        items="queues",
-        names_all=True,
-        options={
-            "queues": _TEXT,
-            "prefix": _TEXT,
-            "failed_is_dead_letter": _FLAG,
-            "password": _SECRET,
-            "ssl_cafile": _TEXT,
-        },
-    )
-
-
-WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq")
-"""Frameworks that keep their tasks in Redis, and are read by watching it; each has its row in `redis_watches.py`."""
-
-
-def _watched(scheme: str) -> _Scheme:
-    return _Scheme(
-        form=f"{scheme}://host:6379/0[/queue,queue...]",
-        port=6379,
-        database=True,
-        items="queues",
-        names_all=True,
-        options={
-            "queues": _TEXT,
-            "prefix": _TEXT,
-            "poll": _Option(check=parse_duration),
-            "password": _SECRET,
-            "ssl_cafile": _TEXT,
-        },
-    )
-
-
-SCHEMES: dict[str, _Scheme] = {
-    "kafka": _Scheme(
-        form="kafka://host:9092/topic[,topic...]",
-        port=9092,
-        takes_hosts=True,
-        items="topics",
-        options={
-            "topics": _TEXT,
-            "topic_pattern": _Option(check=Regex),
-            "security_protocol": _Option(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-            "sasl_mechanism": _Option(("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
-            "sasl_username": _TEXT,
-            "sasl_password": _SECRET,
-            "ssl_cafile": _TEXT,
-            "ssl_certfile": _TEXT,
-            "ssl_keyfile": _TEXT,
-            "ssl_password": _SECRET,
-            "ssl_check_hostname": _FLAG,
-            "start": _Option(("oldest", "newest", "stop")),
-            "format": _FORM,
-            "retry": _TEXT,
-            "dead_letter": _TEXT,
-            "groups": _TEXT,
-        },
-    ),
-    "redis-stream": _Scheme(
-        form="redis-stream://host:6379/0/stream[,stream...]",
-        port=6379,
-        database=True,
-        items="streams",
-        options={
-            "streams": _TEXT,
-            "password": _SECRET,
-            "tls": _FLAG,
-            "ssl_cafile": _TEXT,
-            "format": _FORM,
-            "retry": _TEXT,
-            "dead_letter": _TEXT,
-        },
-    ),
-    **{
-        f"{framework}+amqp{tls}": _Scheme(
-            form=f"{framework}+amqp{tls}://user:password@host:{port}/vhost", port=port, path=_VHOST, options=options
-        )
-        for framework, options in {"celery": _CELERY_AMQP, "dramatiq": _DRAMATIQ_AMQP}.items()
-        for tls, port in {"": 5672, "s": 5671}.items()
-    },
-    **{
-        f"amqp{tls}": _Scheme(
-            form=f"amqp{tls}://user:password@host:{port}/vhost/exchange/NAME or .../queue/NAME",
-            port=port,
-            path=_PLACE_IN_VHOST,
-            options={**_AMQP, "routing_key": _TEXT},
-        )
-        for tls, port in {"": 5672, "s": 5671}.items()
-    },
-    "bullmq+redis": _bullmq("bullmq+redis"),
-    "bullmq+rediss": _bullmq("bullmq+rediss"),
-    **{scheme: _watched(scheme) for name in WATCHED for scheme in (f"{name}+redis", f"{name}+rediss")},
-    "http": _Scheme(form="http://127.0.0.1:9810/v1/events", port=9810),
-    "unix": _Scheme(form="unix:///run/tasktrail/events.sock"),
-    "file": _Scheme(form="file:///path/to/events.ndjson"),
-    "stdin": _Scheme(form="stdin:"),
-}
-PLANNED: tuple[str, ...] = (
-    "celery+redis",
-    "celery+rediss",
-    "arq+redis",
-    "arq+rediss",
-    "taskiq+redis",
-    "huey+redis",
-)
-"""Schemes that this version does not read yet."""
-
-COMMON: Mapping[str, _Option] = {
-    "name": _TEXT,
-    "clock": _Option(get_args(ClockName)),
-    "application": _TEXT,
-    "start_max_age": _Option(check=parse_duration),
-}
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\s:\[\]/]+))(?::(?P<port>[0-9]{1,5}))?")
 
@@ -286,7 +109,7 @@ def parse_source(url: str, written: Mapping[str, str], read_secret: Callable[[st
     )
 
 
-def _scheme(url: str) -> tuple[str, _Scheme]:
+def _scheme(url: str) -> tuple[str, Scheme]:
     match = _SCHEME.match(url)
     if match is None:
         raise UrlError(("", "a source is a URL: write, for example, kafka://host:9092/topic"))
@@ -300,7 +123,7 @@ def _scheme(url: str) -> tuple[str, _Scheme]:
 
 
 def _option_faults(
-    name: str, known: Mapping[str, _Option], query: list[tuple[str, str]], written: Mapping[str, str]
+    name: str, known: Mapping[str, Option], query: list[tuple[str, str]], written: Mapping[str, str]
 ) -> list[Fault]:
     faults = []
     for key, text in [*query, *written.items()]:
@@ -328,7 +151,7 @@ def _host(text: str, default_port: int) -> tuple[str, int]:
     return unquote(match.group("v6") or match.group("host")), int(match.group("port") or default_port)
 
 
-def _host_faults(scheme: _Scheme, authority: str) -> list[Fault]:
+def _host_faults(scheme: Scheme, authority: str) -> list[Fault]:
     if not scheme.port:
         return [("", f"this kind of source names no host: write {scheme.form}")] if authority else []
     parts = authority.split(",")
@@ -342,26 +165,39 @@ def _host_faults(scheme: _Scheme, authority: str) -> list[Fault]:
     return []
 
 
-def _path_faults(scheme: _Scheme, path: str, values: Mapping[str, str]) -> list[Fault]:
+def _path_faults(scheme: Scheme, path: str, values: Mapping[str, str]) -> list[Fault]:
     parts = [part for part in path.split("/") if part]
-    is_missing = not scheme.port and not parts and scheme is not SCHEMES["stdin"]
-    if is_missing or (scheme.path and not re.fullmatch(scheme.path, path)):
-        return [("", f"the path {'is missing' if is_missing else 'has another form'}: write {scheme.form}")]
-    if not scheme.items or (scheme.names_all and not parts):
-        return []
-    if scheme.database and not (parts and parts[0].isascii() and parts[0].isdigit()):
-        return [("", f"the path starts with the number of the database: write {scheme.form}")]
-    if len(parts) - scheme.database > 1:
-        return [("", f"too many parts in the path: write {scheme.form}")]
+    message = _form_fault(scheme, path, parts) or (_items_fault(scheme, parts, values) if scheme.items else "")
+    return [("", message)] if message else []
+
+
+def _form_fault(scheme: Scheme, path: str, parts: list[str]) -> str:
+    """What is wrong with the path's form; "" for nothing."""
+    if not scheme.port and not parts and scheme is not SCHEMES["stdin"]:
+        return f"the path is missing: write {scheme.form}"
+    if scheme.path and not re.fullmatch(scheme.path, path):
+        return f"the path has another form: write {scheme.form}"
+    if not scheme.items:
+        is_number = len(parts) < 2 and all(part.isascii() and part.isdigit() for part in parts)
+        return f"the path is the number of the database: write {scheme.form}" * (scheme.database and not is_number)
+    if scheme.database and parts and not (parts[0].isascii() and parts[0].isdigit()):
+        return f"the path starts with the number of the database: write {scheme.form}"
+    if scheme.database and not parts and not scheme.names_all:
+        return f"the path starts with the number of the database: write {scheme.form}"
+    return f"too many parts in the path: write {scheme.form}" * (len(parts) - scheme.database > 1)
+
+
+def _items_fault(scheme: Scheme, parts: list[str], values: Mapping[str, str]) -> str:
+    """What is wrong with what is named to read; "" for nothing."""
     ways = [len(parts) > scheme.database, bool(values.get(scheme.items)), "topic_pattern" in values]
     if sum(ways) == 1 or (scheme.names_all and not any(ways)):
-        return []
+        return ""
     pattern = " or `topic_pattern`" if "topic_pattern" in scheme.options else ""
     how = "given twice" if any(ways) else "missing"
-    return [("", f"what to read is {how}: name it once, in the path, in `{scheme.items}`{pattern}: {scheme.form}")]
+    return f"what to read is {how}: name it once, in the path, in `{scheme.items}`{pattern}: {scheme.form}"
 
 
-def _path(scheme: _Scheme, path: str, values: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _path(scheme: Scheme, path: str, values: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The parts of the path, and what to read there; takes the list out of `values` where it stands there."""
     if not scheme.port:
         return ((unquote(path),) if path else ()), ()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collector.formats import bullmq, dramatiq, messages, native, otlp, rq, saq
+from collector.formats import bullmq, celery, dramatiq, messages, native, otlp, rq, saq
 from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
 
 __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
 
 # In the order in which a capture's records are offered to them: native takes what is nobody else's.
 FORMATS: dict[str, Format] = {
+    "celery": celery.FORMAT,
     "bullmq": bullmq.FORMAT,
     "dramatiq": dramatiq.FORMAT,
     "rq": rq.FORMAT,

@@ -19,6 +19,7 @@ REASONS: tuple[str, ...] = (
     "not_json",
     "not_msgpack",
     "not_protobuf",
+    "not_base64",
     "not_an_object",
     "missing_kind",
     "unknown_kind",
@@ -26,6 +27,7 @@ REASONS: tuple[str, ...] = (
     "bad_id",
     "bad_time",
     "bad_field",
+    "foreign",
 )
 """Why a body, or one element of a list in it, is not an event. Closed: these become values of a label."""
 

@@ -15,7 +15,7 @@ import msgspec
 
 from collector.model.errors import SourceError
 from collector.sources.redis_values import raw_name
-from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
+from collector.sources.redis_wire import RedisAddress, RedisConnection, connect, refusal
 
 ROOM = 20_000
 """Messages and entries that wait in the inbox."""
@@ -118,7 +118,7 @@ async def _subscribed(connection: RedisConnection, pattern: str, inbox: Inbox) -
         said = await connection.heard()
         errors = [one for one in said if isinstance(one, hiredis.ReplyError)]
         if errors and not pattern.startswith(KEYSPACE):
-            raise connection.refused(("PSUBSCRIBE", pattern), errors[0])
+            raise refusal(connection.address, f"PSUBSCRIBE {pattern}", errors[0])
         await inbox.put(_messages(said))
         if errors:
             return False

@@ -14,7 +14,7 @@ import msgspec
 
 from collector.sources.redis_values import Value, commands, more_commands, raw_name, shown, text_name, value
 from collector.sources.redis_watch import FollowPlan, Keys, Plan, filled
-from collector.sources.redis_wire import Command, RedisConnection
+from collector.sources.redis_wire import Command, RedisConnection, refusal
 
 POLLED = 2000
 """Keys that are polled."""
@@ -236,7 +236,7 @@ async def _ask(connection: RedisConnection, words: list[Command]) -> list[Any]:
     replies = await connection.ask_many(words, _ANSWER_SECONDS)
     for command, reply in zip(words, replies, strict=True):
         if isinstance(reply, Exception) and not str(reply).startswith(_OF_THE_KEY):
-            raise connection.refused(command, reply)
+            raise refusal(connection.address, command[0], reply)
     return replies
 
 

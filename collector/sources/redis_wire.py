@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import hiredis
@@ -35,25 +35,32 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     password: Secret | None = None
     tls: bool = False
     ca_file: str = ""
+    path: str = ""
+    """Of a unix socket, instead of host and port."""
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return self.path or f"{self.host}:{self.port}"
 
 
 class RedisConnection:
     """Made by `connect`; ends by `close`."""
 
     def __init__(self, address: RedisAddress, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._address = address
+        self.address = address
         self._reader = reader
         self._writer = writer
         self._parser = hiredis.Reader()
 
-    async def ask(self, *words: str | bytes, seconds: float = 5.0) -> Any:
-        """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer."""
+    async def ask(self, *words: str | bytes, seconds: float = 5.0, tolerated: str = "") -> Any:
+        """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer.
+
+        An error reply of the kind that is `tolerated` is None.
+        """
         reply = (await self.ask_many([words], seconds))[0]
         if isinstance(reply, hiredis.ReplyError):
-            raise self.refused(words, reply)
+            if tolerated and str(reply).startswith(tolerated):
+                return None
+            raise refusal(self.address, words[0], reply)
         return reply
 
     async def ask_many(self, commands: Sequence[Command], seconds: float = 5.0) -> list[Any]:
@@ -68,7 +75,7 @@ class RedisConnection:
                 while len(replies) < len(commands):
                     replies.append(await self._reply())
         except TimeoutError as error:
-            raise SourceError(f"{self._address}: no answer to {commands[0][0]!s} for {seconds:.0f} s") from error
+            raise SourceError(f"{self.address}: no answer to {commands[0][0]!s} for {seconds:.0f} s") from error
         return replies
 
     def tell(self, *words: str | bytes) -> None:
@@ -82,20 +89,15 @@ class RedisConnection:
             heard.append(reply)
         return heard
 
-    def refused(self, words: Command, reply: object) -> SourceError:
-        """An error reply as an error of ours."""
-        text = str(reply)
-        return SourceError(f"{self._address}: {words[0]!s}: {text}", retryable=not text.startswith(_FINAL))
-
     async def _reply(self) -> Any:
         try:
             while (reply := self._parser.gets()) is False:
                 data = await self._reader.read(_READ)
                 if not data:
-                    raise SourceError(f"{self._address}: the server closed the connection")
+                    raise SourceError(f"{self.address}: the server closed the connection")
                 self._parser.feed(data)
         except (OSError, hiredis.ProtocolError) as error:
-            raise SourceError(f"{self._address}: {error}") from error
+            raise SourceError(f"{self.address}: {error}") from error
         return reply
 
     def close(self) -> None:
@@ -103,24 +105,48 @@ class RedisConnection:
         self._writer.transport.abort()
 
 
-async def connect(address: RedisAddress) -> RedisConnection:
-    """A connection that is authenticated, named and in its database. Raises SourceError."""
+def refusal(address: RedisAddress, word: str | bytes, reply: object) -> SourceError:
+    """The error that an error reply is."""
+    text = str(reply)
+    return SourceError(f"{address}: {word!s}: {text}", retryable=not text.startswith(_FINAL))
+
+
+def greeting(address: RedisAddress) -> list[tuple[str, ...]]:
+    """The commands that a new connection begins with: who we are, our name, the database."""
+    words: list[tuple[str, ...]] = []
+    if address.password is not None:
+        words.append(("AUTH", *([address.username] if address.username else []), address.password.reveal()))
+    words.append(("CLIENT", "SETNAME", "tasktrail"))
+    if address.database:
+        words.append(("SELECT", str(address.database)))
+    return words
+
+
+async def dial(address: RedisAddress, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+    """Connect a protocol to the server. Raises SourceError."""
+    loop = asyncio.get_running_loop()
     try:
         context = ssl.create_default_context(cafile=address.ca_file or None) if address.tls else None
         async with asyncio.timeout(_CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context, limit=_READ)
+            if address.path:
+                return (await loop.create_unix_connection(protocol, address.path))[0]
+            return (await loop.create_connection(protocol, address.host, address.port, ssl=context))[0]
     except TimeoutError as error:
         raise SourceError(f"{address}: no connection within {_CONNECT_SECONDS:.0f} s") from error
     except OSError as error:  # also what TLS refuses
         raise SourceError(f"{address}: {error.strerror or error}") from error
+
+
+async def connect(address: RedisAddress) -> RedisConnection:
+    """A connection that is authenticated, named and in its database. Raises SourceError."""
+    reader = asyncio.StreamReader(limit=_READ)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport = await dial(address, lambda: protocol)
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
     connection = RedisConnection(address, reader, writer)
     try:
-        if address.password is not None:
-            who = [address.username] if address.username else []
-            await connection.ask("AUTH", *who, address.password.reveal())
-        await connection.ask("CLIENT", "SETNAME", "tasktrail")
-        if address.database:
-            await connection.ask("SELECT", str(address.database))
+        for words in greeting(address):
+            await connection.ask(*words)
     except BaseException:
         connection.close()
         raise

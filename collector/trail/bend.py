@@ -13,6 +13,7 @@ from collector.trail.tally import Life
 from collector.trail.trail import (
     EXPLICIT_SHIFT,
     FLAT_KINDS,
+    M_END,
     M_FINAL,
     M_IRREGULAR,
     M_RETRIED,
@@ -112,6 +113,9 @@ def roll(trail: Trail, kind: int, event: Event, time: float, at: float) -> bool:
     if not marks & M_RETRIED:
         # An end on another worker is that of a start which is still to come.
         is_elsewhere = bool(event.worker and trail.worker and event.worker != trail.worker)
+        if kind == STARTED and attempt is None and not is_elsewhere and not marks & (M_STARTED | M_END):
+            retries = [fact for fact in trail.facts or () if fact.kind == RETRIED]
+            return trail.attempt == 1 + len(retries) and all((fact.time or fact.at) <= when for fact in retries)
         is_current_end = kind > STARTED and attempt is None and bool(marks & M_STARTED) and not is_elsewhere
         return is_current_end and when >= (trail.started_time or trail.started_at)
     if attempt is None and kind == STARTED:

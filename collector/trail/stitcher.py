@@ -183,6 +183,7 @@ class Stitcher:
             if (
                 kind > RETRIED
                 or row != trail.row  # also: another source
+                or channel != trail.source
                 or marks & misfit[kind]
                 or (trail.attempt != 1 if attempt is None else attempt != trail.attempt)
                 or (worker and worker != known_worker and known_worker)

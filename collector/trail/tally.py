@@ -6,6 +6,7 @@ clock: what must wait for `grace` is only marked so.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -85,9 +86,10 @@ def _when(placed: Placed) -> float:
 
 def lives_of(facts: Sequence[Fact], grace: float) -> list[Life]:
     """The lives of one task id, in order; an empty list for no facts."""
+    leading, following = _by_lead(facts)
     lives: list[Life] = []
     life = Life()
-    order = _in_order(facts, grace)
+    order = _in_order(leading, grace)
     for index, first in enumerate(order):
         placed = first
         if placed.kind == STARTED and not placed.attempt:
@@ -99,9 +101,49 @@ def lives_of(facts: Sequence[Fact], grace: float) -> list[Life]:
             life = Life()
             lives.append(life)
         _place(life, placed)
+    for placed in _in_order(following, grace):
+        _follow(lives, placed, grace)
     for each in lives:
         _count(each)
     return lives
+
+
+def _by_lead(facts: Sequence[Fact]) -> tuple[Sequence[Fact], list[Fact]]:
+    """The facts, and apart from them those of channels that tell ends but no starts, where another tells starts.
+
+    Their senders are others (a result is stored by the child process before its parent says that it started), so their
+    order among the rest means nothing.
+    """
+    first = facts[0].source if facts else 0
+    if all(fact.source == first for fact in facts):
+        return facts, []
+    starting = {fact.source for fact in facts if fact.kind == STARTED}
+    ending = {fact.source for fact in facts if IS_FINAL[fact.kind] or IS_TRY_END[fact.kind]}
+    followers = ending - starting if starting else set()
+    return [fact for fact in facts if fact.source not in followers], [f for f in facts if f.source in followers]
+
+
+def _follow(lives: list[Life], placed: Placed, grace: float) -> None:
+    """Put an end of a following channel to its start: the n-th of its kind is about what the n-th of the others is.
+
+    It is not before its start, which is told by another clock.
+    """
+    life = next((life for life in reversed(lives) if life.order[0].when <= placed.when), lives[0])
+    if not placed.attempt:
+        leads = [p for p in life.order if p.kind == placed.kind and p.fact.source != placed.fact.source]
+        number = sum(p.kind == placed.kind and p.fact.source == placed.fact.source for p in life.order)
+        if number < len(leads):
+            placed.attempt = leads[number].attempt
+        else:
+            earlier = (s.attempt for s in reversed(life.starts) if s.when <= placed.when)
+            placed.attempt = next(earlier, life.starts[0].attempt if life.starts else 1)
+    starts = [s.when for s in life.starts if s.attempt == placed.attempt and is_same(s.fact.worker, placed.fact.worker)]
+    if starts and not any(start <= placed.when for start in starts) and min(starts) <= placed.when + grace:
+        placed.when = min(starts)
+    if IS_FINAL[placed.kind]:
+        life.final_when = placed.when if life.final_when is None else min(life.final_when, placed.when)
+    insort(life.order, placed, key=_order)
+    _group(life, placed)
 
 
 def _in_order(facts: Sequence[Fact], grace: float) -> list[Placed]:
@@ -112,8 +154,12 @@ def _in_order(facts: Sequence[Fact], grace: float) -> list[Placed]:
         for placed in order:
             if placed.kind <= STARTED and not placed.fact.time:
                 placed.when = next((end for end in ends if end < placed.when <= end + grace), placed.when)
-    order.sort(key=lambda p: (p.when, TIE[p.kind], p.kind, p.attempt, p.fact.worker))
+    order.sort(key=_order)
     return order
+
+
+def _order(placed: Placed) -> tuple[float, int, int, int, str]:
+    return placed.when, TIE[placed.kind], placed.kind, placed.attempt, placed.fact.worker
 
 
 def _retry_first(order: list[Placed], index: int, life: Life) -> Placed:
@@ -147,9 +193,13 @@ def _place(life: Life, placed: Placed) -> None:
     if IS_FINAL[kind] and life.final_when is None:
         life.final_when = placed.when
     life.order.append(placed)
-    group = life.groups.get((kind, placed.attempt))
+    _group(life, placed)
+
+
+def _group(life: Life, placed: Placed) -> None:
+    group = life.groups.get((placed.kind, placed.attempt))
     if group is None:
-        group = life.groups[kind, placed.attempt] = Group()
+        group = life.groups[placed.kind, placed.attempt] = Group()
     group.facts.append(placed)
 
 

@@ -23,6 +23,7 @@ from collector.model.record import Batch, Gap, Outcome, Receipt, Source
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
 from collector.sources.amqp_wire import AmqpAddress
 from collector.sources.bullmq import BullmqOptions, BullmqSource
+from collector.sources.celery_redis import CeleryRedisOptions, CeleryRedisSource
 from collector.sources.file import FileOptions, FileSource
 from collector.sources.kafka import KafkaOptions, KafkaSource
 from collector.sources.push import UnixOptions, UnixSource
@@ -278,6 +279,31 @@ class BullmqRig:
         for body in bodies:
             pipe.xadd(self.place(lane), {"data": body})
         await pipe.execute()
+
+
+class CeleryRedisRig:
+    """Worker events under a prefix of its own; nothing is kept for who is not there."""
+
+    lanes = 1
+    is_live = True
+
+    def __init__(self, url: str) -> None:
+        self.client = redis.asyncio.Redis.from_url(url)
+        self.prefix = f"p{uuid.uuid4().hex[:12]}:"
+        self.options = CeleryRedisOptions(name="c", address=address_of(url), prefix=self.prefix)
+
+    def source(self) -> CeleryRedisSource:
+        return CeleryRedisSource(self.options)
+
+    def place(self, lane: int = 0) -> str:
+        return "celery"
+
+    async def write(self, bodies: Sequence[bytes], lane: int = 0) -> None:
+        channel = f"{self.prefix}/0.celeryev/task.multi"
+        for body in bodies:
+            async with asyncio.timeout(20):
+                while not await self.client.publish(channel, body):  # noqa: ASYNC110 - there is no event
+                    await asyncio.sleep(0.01)
 
 
 class UnixRig:

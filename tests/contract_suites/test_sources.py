@@ -12,6 +12,7 @@ import pytest
 from tests.contract_suites.rigs import (
     SQUEEZED,
     BullmqRig,
+    CeleryRedisRig,
     FileRig,
     Notes,
     RedisRig,
@@ -28,10 +29,11 @@ KINDS = (
     pytest.param("redis", marks=pytest.mark.redis),
     pytest.param("amqp", marks=pytest.mark.rabbitmq),
     pytest.param("bullmq", marks=pytest.mark.redis),
+    pytest.param("celery-redis", marks=pytest.mark.redis),
     "unix",
     *SQUEEZED,
 )
-LIVE = (KINDS[2], "unix")
+LIVE = (KINDS[2], KINDS[4], "unix")
 """Those whose broker keeps nothing for them."""
 
 
@@ -54,6 +56,10 @@ async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[R
             await found.open()
             yield found
             await found.client.aclose()
+        case "celery-redis":
+            heard = CeleryRedisRig(request.getfixturevalue("redis_url"))
+            yield heard
+            await heard.client.aclose()
         case "unix":
             yield UnixRig(tmp_path)
         case form:

@@ -1,7 +1,7 @@
-"""Celery's side of the live tests on RabbitMQ: tasks that log their own truth, and what publishes them.
+"""A Celery application that logs what really happens: its tasks, and a producer.
 
-Run by an environment that has celery, with AMQP_URL and TRUTH (a file that each process appends to):
-`python -m celery -A celery_jobs worker -E` works, `python celery_jobs.py` publishes.
+Run by an interpreter that has Celery: `celery -A celery_jobs worker ...` in this folder, and
+`python celery_jobs.py COUNT` as the producer. BROKER and RESULTS are URLs, TRUTH the file that both append to.
 """
 
 from __future__ import annotations
@@ -9,65 +9,118 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
+import time
+from typing import Any
 
 from celery import Celery
-from celery.exceptions import Reject
-from kombu import Exchange, Queue
+from celery.exceptions import Ignore, Reject
 
-DEAD = {"x-dead-letter-exchange": "graveyard", "x-dead-letter-routing-key": "parcels.dead"}
-app = Celery("jobs", broker=os.environ["AMQP_URL"])
-app.conf.task_queues = [Queue("parcels", Exchange(""), routing_key="parcels", queue_arguments=DEAD)]
-app.conf.task_default_queue = "parcels"
-app.conf.task_send_sent_event = True
-app.conf.task_acks_late = True
-
-
-def log(fact, task_id, name):
-    """One line of truth."""
-    with Path(os.environ["TRUTH"]).open("a") as file:
-        file.write(json.dumps({"fact": fact, "id": task_id, "task": name}) + "\n")
+app = Celery("jobs", broker=os.environ["BROKER"], backend=os.environ.get("RESULTS") or None)
+app.conf.update(
+    task_send_sent_event=os.environ.get("SENT", "1") == "1",
+    task_default_queue="orders",
+    broker_connection_retry_on_startup=True,
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    result_extended=os.environ.get("EXTENDED", "1") == "1",
+    broker_transport_options=json.loads(os.environ.get("TRANSPORT", "{}")),
+)
 
 
-@app.task(bind=True, name="parcels.pack")
-def pack(self):
-    """Done at once."""
-    log("succeeded", self.request.id, self.name)
+def say(fact: str, task_id: str, task: str) -> None:
+    """One line of truth; short enough to be written at once."""
+    line = json.dumps({"fact": fact, "id": task_id, "task": task, "t": time.time()}) + "\n"
+    handle = os.open(os.environ["TRUTH"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(handle, line.encode())
+    os.close(handle)
 
 
-@app.task(bind=True, name="parcels.ship", max_retries=2)
-def ship(self, fails):
-    """Fails so many times; the third time for good."""
-    if self.request.retries < fails:
-        is_last = self.request.retries == 2
-        log("failed" if is_last else "retried", self.request.id, self.name)
-        raise self.retry(exc=ConnectionError("the carrier went away"), countdown=0.2)
-    log("succeeded", self.request.id, self.name)
+def logged(kind: str) -> Any:
+    """A task that says that it started, and how it ended."""
+
+    def wrap(body: Any) -> Any:
+        def run(self: Any, *arguments: Any) -> Any:
+            say("started", self.request.id, kind)
+            try:
+                done = body(self, *arguments)
+            except Exception as error:
+                again = self.request.retries < 2 and isinstance(error, ConnectionError)
+                say("retried" if again else "raised", self.request.id, kind)
+                raise
+            say("succeeded", self.request.id, kind)
+            return done
+
+        return run
+
+    return wrap
 
 
-@app.task(bind=True, name="parcels.weigh")
-def weigh(self):
-    """Rejected: a dead letter."""
-    log("dead_lettered", self.request.id, self.name)
-    raise Reject("no scale", requeue=False)
+@app.task(name="jobs.charge", bind=True)
+@logged("jobs.charge")
+def charge(self: Any, seconds: float = 0.0) -> str:
+    """Succeeds."""
+    del self
+    time.sleep(seconds)
+    return "done"
 
 
-def publish():
-    """Ten messages, and the place where dead letters go."""
-    with app.connection_for_write() as connection:
-        exchange = Exchange("graveyard", "direct", durable=True)
-        Queue("parcels.dead", exchange, routing_key="parcels.dead")(connection.channel()).declare()
-    sent = [pack.delay() for _ in range(5)] + [
-        ship.delay(1),
-        ship.delay(1),
-        ship.delay(9),
-        weigh.delay(),
-        weigh.delay(),
-    ]
-    names = ["parcels.pack"] * 5 + ["parcels.ship"] * 3 + ["parcels.weigh"] * 2
-    for result, name in zip(sent, names, strict=True):
-        log("sent", result.id, name)
+@app.task(
+    name="jobs.notify",
+    bind=True,
+    autoretry_for=(ConnectionError,),
+    retry_backoff=False,
+    default_retry_delay=0.2,
+    max_retries=2,
+)
+@logged("jobs.notify")
+def notify(self: Any, failures: int) -> str:
+    """Fails so many times first."""
+    if self.request.retries < failures:
+        raise ConnectionError("peer went away\nsecond line")
+    return "done"
+
+
+@app.task(name="jobs.lookup", bind=True)
+@logged("jobs.lookup")
+def lookup(self: Any) -> None:
+    """Fails for good."""
+    del self
+    raise KeyError("missing")
+
+
+@app.task(name="jobs.verify", bind=True, acks_late=True)
+@logged("jobs.verify")
+def verify(self: Any) -> None:
+    """Is rejected."""
+    del self
+    raise Reject("not today", requeue=False)
+
+
+@app.task(name="jobs.skip", bind=True)
+@logged("jobs.skip")
+def skip(self: Any) -> None:
+    """Ends without a word."""
+    del self
+    raise Ignore
+
+
+def produce(count: int) -> None:
+    """Publish `count` of each kind."""
+    for number in range(count):
+        for task, arguments in (
+            (charge, ()),
+            (notify, (number % 4,)),
+            (lookup, ()),
+            (verify, ()),
+            (skip, ()),
+        ):
+            say("sent", task.apply_async(arguments).id, task.name)
+    say("sent", app.send_task("jobs.missing").id, "jobs.missing")
 
 
 if __name__ == "__main__":
-    sys.exit(publish())
+    if sys.argv[1] == "charge":
+        for _ in range(int(sys.argv[2])):
+            say("sent", charge.apply_async((float(sys.argv[3]),)).id, "jobs.charge")
+    else:
+        produce(int(sys.argv[1]))

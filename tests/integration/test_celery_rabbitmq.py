@@ -19,7 +19,7 @@ from tests.brokers.process import is_alive, spawn, wait_until
 from tests.frameworks import venvs
 from tests.integration.live import Daemon
 
-JOBS = Path(__file__).parents[1] / "frameworks" / "celery_jobs.py"
+JOBS = Path(__file__).parents[1] / "frameworks" / "celery_rabbit_jobs.py"
 ENDS = ("succeeded", "failed", "dead_lettered")
 pytestmark = [
     pytest.mark.rabbitmq,
@@ -74,7 +74,7 @@ def test_the_truth_of_a_real_run(rabbitmq_url: str, vhost: str, python: str, tmp
     environment = {"AMQP_URL": url, "TRUTH": str(log), "PYTHONPATH": str(JOBS.parent)}
     dead = "dead_letter_exchange=graveyard&dead_letter_routing_key=parcels.dead"
     daemon = Daemon(tmp_path, "--source", f"celery+{url}?{dead}").wait_ready()
-    work = [python, "-m", "celery", "-A", "celery_jobs", "worker", "-E", "-c", "2", "-Q", "parcels"]
+    work = [python, "-m", "celery", "-A", "celery_rabbit_jobs", "worker", "-E", "-c", "2", "-Q", "parcels"]
     publish = [python, str(JOBS)]
     subprocess.run(publish, env={**os.environ, **environment}, check=True, timeout=60)
     reads = lambda: "reads exchange graveyard" in daemon.source("celery")["detail"]  # noqa: E731

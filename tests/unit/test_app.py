@@ -14,8 +14,9 @@ from collector.model.clock import ManualClock
 from collector.model.errors import ProblemsError, TasktrailError
 from collector.model.secret import Secret
 from collector.plugs import Feed, feed
+from collector.schemes import SCHEMES, WATCHED
 from collector.settings import Bounds, Settings
-from collector.source_urls import SCHEMES, WATCHED, parse_source
+from collector.source_urls import parse_source
 from collector.trail.keep import Bounds as TrailBounds
 from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from collector.schemes import COMMON, SCHEMES
 from collector.settings import Settings, load
-from collector.source_urls import COMMON, SCHEMES
 
 EXAMPLE = (Path(__file__).parents[3] / "systemd" / "tasktrail.example.yaml").read_text(encoding="utf-8")
 SWITCHED_ON = re.sub(r"(?m)^#(?=[^ ]|  +[-a-z#])", "", EXAMPLE)
@@ -42,6 +42,7 @@ def test_all_of_it_loads():
         "dramatiq+amqp",
         "bullmq+redis",
         "rq+redis",
+        "celery+redis",
     }
     assert {source.scheme for source in settings.sources} == schemes
     assert settings.bounds == Settings().bounds

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model.secret import Secret
-from collector.source_urls import PLANNED, SCHEMES, UrlError, parse_source
+from collector.plugs import feed
+from collector.schemes import PLANNED, SCHEMES
+from collector.source_urls import UrlError, parse_source
 
 
 def parse(url, **written):
@@ -161,3 +163,38 @@ def test_any_text(scheme, rest):
     except UrlError as error:
         outcome = error.faults
     assert outcome
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "path", "options"),
+    [
+        ("celery+redis://h", (("h", 6379),), (), {}),
+        ("celery+rediss://:pw@h:7/3?enable_events=true", (("h", 7),), ("3",), {"enable_events": "true"}),
+        (
+            "celery+redis://h/0?db=*&global_keyprefix=acme:",
+            (("h", 6379),),
+            ("0",),
+            {"db": "*", "global_keyprefix": "acme:"},
+        ),
+        ("celery+redis+socket:///run/r.sock?db=2", (), ("/run/r.sock",), {"db": "2"}),
+    ],
+)
+def test_celery_on_redis(url, host, path, options):
+    """A Celery broker is named as Celery names it, with the names that the application gave as options."""
+    source = parse(url)
+    assert (source.hosts, source.path, source.options) == (host, path, options)
+    assert feed(source).build is not None
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("celery+redis://h/orders", "the path is the number of the database: write celery+redis://host:6379/0"),
+        ("celery+redis://h/0/orders", "the path is the number of the database: write celery+redis://host:6379/0"),
+        ("celery+redis://h?db=x", "`db`: the number of a database, or * for the channels of all"),
+        ("celery+redis://h?results=no", "`results` is one of true, false"),
+    ],
+)
+def test_celery_on_redis_is_checked(url, message):
+    """What is no database, or no answer, is said with what to write."""
+    assert faults(url) == [("", message)]

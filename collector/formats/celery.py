@@ -1,0 +1,377 @@
+"""Celery: worker events over Redis or RabbitMQ, stored results, waiting messages, dead letters, the firehose.
+
+Takes batches of one tap (`redis-pubsub redis-key amqp amqp-get`), gives events over several channels: worker events
+are the main one, results, queues and the firehose only fill in where the events tell of a task. What could be code
+(pickle, yaml) is never looked into.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from collector.formats.celery_events import FINISH, Memory, Told, Wire, completed, finished
+from collector.formats.celery_messages import (
+    Headers,
+    Queued,
+    Result,
+    dead,
+    death_of,
+    delivered,
+    no_message,
+    stored,
+    traced,
+    waiting,
+)
+from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, is_mine, runs
+from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
+from collector.model.event import Event
+from collector.model.record import Batch
+
+EVENTS, RESULTS, QUEUE, FIREHOSE = "", "result", "queue", "firehose"
+"""The channels: which of several tells that one fact."""
+
+_STEP = "\x06\x16"
+"""What stands between a queue's name and its priority in the key of its list."""
+_BAD = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class _Properties(msgspec.Struct, gc=False):
+    delivery_tag: str | int | None = None
+    body_encoding: str | None = None
+
+
+class _RegularProperties(msgspec.Struct, gc=False):
+    body_encoding: Literal["base64"]
+    delivery_tag: str = ""
+
+
+class _Regular(msgspec.Struct, gc=False):
+    """An envelope that is as nearly all are; its body comes decoded."""
+
+    body: bytes
+    properties: _RegularProperties
+    content_type: Literal["application/json"] = msgspec.field(default="application/json", name="content-type")
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    """A message as kombu publishes it on Redis, whatever is in it."""
+
+    body: str
+    content_type: str = msgspec.field(default="application/json", name="content-type")
+    properties: _Properties = msgspec.field(default_factory=_Properties)
+
+
+_regular = msgspec.json.Decoder(_Regular).decode
+_told = msgspec.json.Decoder(list[Told] | Told).decode
+_envelope = msgspec.json.Decoder(_Envelope).decode
+_one = msgspec.json.Decoder(Wire).decode
+_many = msgspec.json.Decoder(list[Wire]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_packed = msgspec.msgpack.Decoder().decode
+_result = msgspec.json.Decoder(Result).decode
+_texts = msgspec.json.Decoder(list[str | dict[str, str]]).decode
+_hash = msgspec.json.Decoder(dict[str, str | dict[str, str]]).decode
+_queued = msgspec.json.Decoder(Queued).decode
+_unacked = msgspec.json.Decoder(tuple[Queued, Any, Any]).decode
+_text = msgspec.json.Decoder(str).decode
+
+
+class _Celery:
+    """The decoder of one source."""
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+        self._out = Decoded([], [], [], channels=[])
+        self._readers: dict[str, Callable[[int, Mapping[str, Any], bytes, float], None]] = {
+            "redis-pubsub": self._published,
+            "redis-key": self._key,
+            "amqp": self._message,
+            "amqp-get": self._message,
+        }
+
+    def __call__(self, batch: Batch) -> Decoded:
+        """The events of a batch, in its order."""
+        out = self._out = Decoded([], [], [], channels=[])
+        abouts = batch.about
+        if abouts is None or batch.tap not in self._readers:
+            out.rejects += [
+                Reject(index, "foreign", "not tapped from Celery's broker") for index in range(len(batch.bodies))
+            ]
+        elif batch.tap == "redis-pubsub":
+            for is_events, start, end in runs(abouts):
+                if not (is_events and self._all_regular(batch.bodies, start, end)):
+                    self._each(batch, abouts, start, end)
+        else:
+            self._each(batch, abouts, 0, len(batch.bodies))
+        completed(out.events, self._memory)
+        if not any(out.channels or ()):
+            out.channels = None
+        return out
+
+    def _each(self, batch: Batch, abouts: Sequence[Mapping[str, Any]], start: int, end: int) -> None:
+        """Record by record, whatever is in them."""
+        out, read, times = self._out, self._readers[batch.tap], batch.times
+        for index in range(start, end):
+            body = batch.bodies[index]
+            try:
+                _check_length(body)
+                read(index, abouts[index], body, batch.received_at if times is None else times[index])
+            except MalformedError as error:
+                out.rejects.append(Reject(index, error.reason, error.detail))
+            except RecursionError:
+                out.rejects.append(Reject(index, "too_deep", "nested too deeply"))
+            except _BAD as error:
+                reason = "not_an_object" if isinstance(error, msgspec.ValidationError) else "not_json"
+                out.rejects.append(Reject(index, reason, str(error)))
+
+    def _all_regular(self, bodies: list[bytes], start: int, end: int) -> bool:
+        """Take records of events at once, where all are regular and none was read before; else False, untouched."""
+        part = bodies[start:end]
+        try:
+            if max(map(len, part)) > LONGEST_BODY:
+                return False
+            envelopes = list(map(_regular, part))
+            told = list(map(_told, [envelope.body for envelope in envelopes]))
+        except _BAD:
+            return False
+        if not self._memory.tags.add([envelope.properties.delivery_tag for envelope in envelopes]):
+            return False
+        self._finish(told, start)
+        return True
+
+    def _finish(self, told: list[list[Told] | Told], start: int) -> None:
+        """The loop over regular events: what has nothing to be finished costs two look-ups."""
+        out, memory, finish = self._out, self._memory, FINISH
+        events, sources = out.events, out.sources
+        assert sources is not None and out.channels is not None  # noqa: S101, PT018 it is ours
+        before = len(events)
+        for index, item in enumerate(told, start):
+            several: list[Told] = item if item.__class__ is list else [item]  # type: ignore[list-item]
+            for event in several:
+                entry = finish.get(event.kind)
+                if entry is not None and entry[1] is None and event.task_id:
+                    event.kind = entry[0]
+                    events.append(event)
+                    sources.append(index)
+                    continue
+                try:
+                    found = finished(event, memory)
+                except MalformedError as error:
+                    out.rejects.append(Reject(index, error.reason, error.detail))
+                    continue
+                if found is None:
+                    out.ignored += 1
+                else:
+                    events.append(found)
+                    sources.append(index)
+        out.channels.extend([EVENTS] * (len(events) - before))
+
+    def _keep(self, index: int, event: Event | None, channel: str) -> None:
+        out = self._out
+        if event is None:
+            out.ignored += 1
+            return
+        out.events.append(event)
+        out.sources.append(index)  # type: ignore[union-attr]  # it is ours
+        out.channels.append(channel)  # type: ignore[union-attr]
+
+    # Redis, published
+
+    def _published(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
+        channel: str = about.get("channel") or ""
+        if RESULT in channel:
+            self._result(index, channel, body, at)
+        elif channel.endswith(".pidbox"):
+            # Control commands. A revocation is a wish: what becomes of it, the worker's own event says.
+            self._out.ignored += 1
+        else:
+            self._enveloped(index, body)
+
+    def _enveloped(self, index: int, body: bytes) -> None:
+        envelope = _envelope(body)
+        properties = envelope.properties
+        content = envelope.body.encode()
+        if properties.body_encoding == "base64":
+            try:
+                content = binascii.a2b_base64(content, strict_mode=True)
+            except binascii.Error as error:
+                raise MalformedError("not_base64", f"the envelope's body is no base64: {error}") from error
+        self._events(index, content, envelope.content_type, properties.delivery_tag)
+
+    def _events(self, index: int, content: bytes, content_type: str, tag: Any = None) -> None:
+        """One event, or a list of them."""
+        if content_type != "application/json":
+            content = _as_json(content, content_type)
+        try:
+            wires = _many(content) if content[:1] == b"[" else [_one(content)]
+        except _BAD as error:
+            wires = self._piecemeal(index, content, error)
+        if tag is not None and not self._memory.tags.add([str(tag)]):
+            self._out.ignored += len(wires)  # the same publication, on another channel
+            return
+        for wire in wires:
+            try:
+                event = finished(wire.told(), self._memory) if wire.type in FINISH else None
+            except MalformedError as error:
+                self._out.rejects.append(Reject(index, error.reason, error.detail))
+                continue
+            self._keep(index, event, EVENTS)
+
+    def _piecemeal(self, index: int, content: bytes, error: Exception) -> list[Wire]:
+        """The events of a list in which something is none: the others are good."""
+        if content[:1] != b"[" or isinstance(error, RecursionError):
+            raise error
+        wires = []
+        for raw in _elements(content):
+            try:
+                wires.append(_one(raw))
+            except _BAD as wrong:
+                self._out.rejects.append(Reject(index, "not_an_object", str(wrong)))
+        return wires
+
+    # Results and keys
+
+    def _result(self, index: int, place: str, body: bytes, at: float | None) -> None:
+        task_id = place.partition(RESULT)[2]
+        self._keep(index, stored(_result(body), task_id, at), RESULTS)
+
+    def _key(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
+        del at
+        key, kind = about.get("key") or "", about.get("type")
+        if kind == "string" and RESULT in key:
+            self._result(index, key, _text(body).encode(), None)
+        elif kind == "list" and not any(part in key for part in OWN_KEYS):
+            self._waiting(index, key, body)
+        elif kind == "hash":
+            for value in _hash(body).values():
+                if isinstance(value, str):
+                    self._held(index, value)
+        else:
+            self._out.ignored += 1
+
+    def _waiting(self, index: int, key: str, body: bytes) -> None:
+        for item in _texts(body):
+            try:
+                queued = _queued(item) if isinstance(item, str) else None
+                if queued is None:
+                    self._out.ignored += 1
+                    continue
+                queue = queued.properties.delivery_info.routing_key
+                self._once(index, queued, queue if isinstance(queue, str) and queue else key.partition(_STEP)[0])
+            except _BAD as error:
+                self._out.rejects.append(Reject(index, "not_an_object", str(no_message(error))))
+
+    def _once(self, index: int, queued: Queued, queue: str) -> None:
+        tag = queued.properties.delivery_tag
+        if isinstance(tag, str) and self._memory.tags.add([tag]):
+            try:
+                self._keep(index, waiting(queued.headers, queue, self._memory), QUEUE)
+            except MalformedError as error:
+                self._out.rejects.append(Reject(index, error.reason, error.detail))
+        else:
+            self._out.ignored += 1
+
+    def _held(self, index: int, value: str) -> None:
+        """A message that a worker holds: `[message, exchange, routing key]`."""
+        try:
+            queued, _, queue = _unacked(value)
+            delivered(queued.headers, queue if isinstance(queue, str) and queue else None, self._memory)
+            self._out.ignored += 1
+        except MalformedError as error:
+            self._out.rejects.append(Reject(index, error.reason, error.detail))
+        except _BAD as error:
+            self._out.rejects.append(Reject(index, "not_an_object", str(no_message(error))))
+
+    # RabbitMQ
+
+    def _message(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
+        headers = about.get("headers")
+        headers = headers if isinstance(headers, dict) else {}
+        if about.get("exchange") == TRACE:
+            self._traced(index, about.get("routing_key") or "", headers, at)
+        elif "task" in headers and "id" in headers:
+            self._task(index, about, _headers(headers))
+        else:
+            properties = about.get("properties")
+            kind = properties.get("content_type") if isinstance(properties, dict) else None
+            self._events(index, body, kind if isinstance(kind, str) else "application/json")
+
+    def _task(self, index: int, about: Mapping[str, Any], headers: Headers) -> None:
+        death = death_of(headers)
+        if death is not None:
+            self._keep(index, dead(headers, death, self._memory), EVENTS)
+        elif headers.x_death:
+            delivered(headers, None, self._memory)
+            self._out.ignored += 1
+        else:
+            headers.redelivered = headers.redelivered or about.get("redelivered")
+            queue = about.get("queue") or about.get("routing_key")
+            self._keep(index, waiting(headers, queue if isinstance(queue, str) else None, self._memory), QUEUE)
+
+    def _traced(self, index: int, routing_key: str, about: dict[str, Any], at: float) -> None:
+        properties = about.get("properties")
+        inner = properties.get("headers") if isinstance(properties, dict) else None
+        if not isinstance(inner, dict) or "task" not in inner or "id" not in inner:
+            self._out.ignored += 1  # events and control messages, which have taps of their own
+            return
+        queues = about.get("routed_queues") or about.get("routing_keys")
+        event, is_dead = traced(_headers(inner), routing_key, queues, at, self._memory)
+        self._keep(index, event, EVENTS if is_dead else FIREHOSE)
+
+
+def _check_length(body: bytes) -> None:
+    """Raises MalformedError for what is longer than anything that is read."""
+    if len(body) > LONGEST_BODY:
+        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+
+
+def _headers(headers: dict[str, Any]) -> Headers:
+    return msgspec.convert(headers, Headers)
+
+
+def _as_json(content: bytes, content_type: str) -> bytes:
+    """What is packed as JSON. Raises MalformedError for serializers whose content could be code, or is not known."""
+    if content_type not in ("application/x-msgpack", "application/msgpack"):
+        raise MalformedError("not_json", "events are read as JSON or msgpack: set `event_serializer` to json")
+    try:
+        return msgspec.json.encode(_packed(content))
+    except (*_BAD, TypeError, OverflowError) as error:
+        raise MalformedError("not_msgpack", str(error)) from error
+
+
+def _new() -> Decode:
+    return _Celery()
+
+
+_SENT = "`task_send_sent_event` where tasks are published"
+_EVENTS = "workers with `-E`"
+
+FORMAT = Format(
+    new=_new,
+    is_mine=is_mine,
+    facts={
+        "sent": _SENT,
+        "received": _EVENTS,
+        "started": f"{_EVENTS} (or `task_track_started` and a Redis result backend)",
+        "succeeded": f"{_EVENTS}, or a Redis result backend",
+        "failed": f"{_EVENTS}, or a Redis result backend",
+        "retried": f"{_EVENTS}, or a Redis result backend",
+        "dead_lettered": "RabbitMQ, with a dead-letter exchange",
+        "rejected": _EVENTS,
+        "revoked": f"{_EVENTS}, or a Redis result backend",
+        "redelivered": _EVENTS,
+        "task": _EVENTS,
+        "queue": f"{_SENT}, or `result_extended`, or messages that wait",
+        "worker": _EVENTS,
+        "attempt": _EVENTS,
+        "error": f"{_EVENTS}, or a Redis result backend",
+        "wait": _SENT,
+        "run": _EVENTS,
+        "trace": "messages that wait or are held, dead letters; all with spans or the hook",
+        "heartbeat": "yes",
+    },
+)

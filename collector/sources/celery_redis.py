@@ -1,0 +1,242 @@
+"""Celery on Redis: worker events and stored results by subscription, waiting and unacknowledged messages by looking.
+
+Takes one database of one server, gives the records that a capture holds (`redis-pubsub`, `redis-key`). Nothing is
+kept by the server for a listener that is away: a reconnect is a hole, on record with an estimate, after which the
+state that can still be read is read again. Only commands that read are sent, but for the broadcast that switches
+events on, which is published only where the configuration asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from collector.model.clock import Clock, SystemClock
+from collector.model.record import Batch, Gap, Intake
+from collector.sources.celery_look import PLACE, Look
+from collector.sources.celery_workers import Workers, switch_on
+from collector.sources.redis_pubsub import HELD, Messages, Subscription, subscribe
+from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
+
+_TELL = 1.0  # seconds between looks at what there is to say
+_CHUNK = 1000
+_CHANNELS = 2000
+"""Channels whose description is kept; those of results are one per task and never are."""
+_RESULT = b"celery-task-meta-"
+_LATE = 6.0
+"""Seconds after a reconnect by which every worker that is still there has sent its heartbeat."""
+
+
+class CeleryRedisOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker database, and the names that the application gave."""
+
+    name: str
+    address: RedisAddress
+    database: str = "0"
+    """Whose channels are read: a number, or `*` for those of all."""
+    prefix: str | None = None
+    """`global_keyprefix`; None: whatever it is."""
+    fanout_prefix: str = "/{db}."
+    """What stands before the exchange in a channel's name; "" where it is switched off."""
+    exchange: str = "celeryev"
+    """`event_exchange`."""
+    results: bool = True
+    enable_events: bool = False
+    """Whether to ask the workers to send task events."""
+    queues: tuple[str, ...] = ()
+    """Queues to look into besides those that are found."""
+    look_seconds: float = 5.0
+    held: int = HELD
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What to listen to."""
+        prefix = "*" if self.prefix is None else _literally(self.prefix)
+        fanout = _literally(self.fanout_prefix).replace("{db}", self.database)
+        found = [f"{prefix}{fanout}{_literally(self.exchange)}*"]
+        if self.results:
+            found.append(f"{prefix}celery-task-meta-*")
+        return tuple(found)
+
+    @property
+    def control(self) -> str:
+        """The channel that workers take commands from."""
+        number = str(self.address.database) if self.database == "*" else self.database
+        return f"{self.prefix or ''}{self.fanout_prefix.replace('{db}', number)}celery.pidbox"
+
+
+def _literally(text: str) -> str:
+    """Text as a pattern that matches nothing else."""
+    return "".join(f"\\{letter}" if letter in "*?[]\\^" else letter for letter in text)
+
+
+class Past(msgspec.Struct):
+    """What has to outlive a connection: when the last one was heard, and how far the workers were."""
+
+    heard_at: float | None = None
+    processed: dict[str, tuple[int, int]] = {}
+    """Worker → its process and how many tasks that had processed."""
+
+
+class CeleryRedisSource:
+    """Listens until it is cancelled. Raises SourceError when the server refuses, falls silent or cuts it off."""
+
+    def __init__(self, options: CeleryRedisOptions, past: Past | None = None, clock: Clock | None = None) -> None:
+        self._options = options
+        self._past = past if past is not None else Past()
+        self._clock = clock or SystemClock()
+
+    async def run(self, intake: Intake) -> None:
+        """Read for ever. A new call makes new connections; `past` tells it what hole lies before them."""
+        options = self._options
+        subscription = await subscribe(options.address, options.patterns, self._clock, options.held)
+        try:
+            connection = await connect(options.address)
+            try:
+                listener = _Listener(options, self._past, self._clock, intake, connection)
+                await listener.follow(subscription)
+            finally:
+                connection.close()
+        finally:
+            subscription.close()
+
+
+class _Listener:
+    """One connection's life."""
+
+    def __init__(
+        self, options: CeleryRedisOptions, past: Past, clock: Clock, intake: Intake, connection: RedisConnection
+    ) -> None:
+        self._options = options
+        self._past = past
+        self._clock = clock
+        self._intake = intake
+        self._connection = connection
+        self._workers = Workers(options.exchange, clock.now())
+        self._look = Look(
+            options.name, options.address.database, options.prefix, options.queues, connection, self._hand_over, clock
+        )
+        self._turn = asyncio.Lock()
+        self._about: dict[tuple[bytes, bytes], Mapping[str, Any]] = {}
+        self._read = 0
+        self._detail = ""
+        self._hole = past.heard_at
+        """When the last connection was heard, while what was missed since is not on record."""
+        self._began = clock.now()
+
+    async def follow(self, subscription: Subscription) -> None:
+        """Take what is published; look beside it, paced, in a task of its own."""
+        self._past.heard_at = self._began
+        looking = asyncio.ensure_future(self._look_on())
+        told_at = -1e9
+        try:
+            while True:
+                messages = await subscription.take(_TELL)
+                if looking.done():
+                    looking.result()
+                await self._take(messages, subscription)
+                self._past.heard_at = self._clock.now()
+                if self._clock.monotonic() - told_at >= _TELL:
+                    told_at = self._clock.monotonic()
+                    await self._hand_over(self._batch([], [], is_head=True))
+                    await self._say()
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(looking, return_exceptions=True)
+
+    async def _look_on(self) -> None:
+        if self._hole is not None and self._options.results:
+            await self._look.results(self._hole, self._began)
+        while True:
+            await self._look.once()
+            await asyncio.sleep(self._options.look_seconds)
+
+    # What came
+
+    async def _take(self, messages: Messages, subscription: Subscription) -> None:
+        left = len(messages.bodies)
+        for part in messages.parts(_CHUNK):
+            left -= len(part.bodies)
+            about = list(map(self._described, part.patterns, part.channels))
+            self._workers.hear(part, self._clock.now())
+            await self._hand_over(self._batch(part.bodies, about, is_head=not left and subscription.is_empty))
+            await asyncio.sleep(0)
+
+    async def _hand_over(self, batch: Batch) -> None:
+        """One batch at a time, whoever has it."""
+        async with self._turn:
+            await self._intake.take(batch)
+
+    def _batch(self, bodies: list[bytes], about: list[Mapping[str, Any]], *, is_head: bool) -> Batch:
+        first = self._read
+        self._read += len(bodies)
+        return Batch(
+            source=self._options.name,
+            place=PLACE,
+            bodies=bodies,
+            receipts=range(first, self._read),
+            received_at=self._clock.now(),
+            tap="redis-pubsub",
+            about=about,
+            is_head=is_head,
+        )
+
+    def _described(self, pattern: bytes, channel: bytes) -> Mapping[str, Any]:
+        """A message's place, as a capture has it: one object per channel, but for those of single tasks."""
+        found = self._about.get((pattern, channel))
+        if found is None:
+            found = {"channel": channel.decode("utf-8", "replace"), "pattern": pattern.decode("utf-8", "replace")}
+            if len(self._about) < _CHANNELS and _RESULT not in channel:
+                self._about[pattern, channel] = found
+        return found
+
+    # What there is to say
+
+    async def _say(self) -> None:
+        now = self._clock.now()
+        self._tell_hole(now)
+        if self._hole is None:
+            self._past.processed.update(self._workers.processed)
+        detail = self._told(now)
+        if detail != self._detail:
+            self._detail = detail
+            self._intake.connected(detail)
+        if self._options.enable_events and self._workers.take_wish():
+            await self._connection.ask("PUBLISH", self._options.control, switch_on(now))
+
+    def _told(self, now: float) -> str:
+        said = [f"listens to {' and '.join(self._options.patterns)}", *self._workers.said(now)]
+        if self._look.queues:
+            said.append(f"looks into {_some(self._look.queues)}")
+        return "; ".join(said)
+
+    def _tell_hole(self, now: float) -> None:
+        """Put what was missed before this connection on record, once the workers have said how far they are."""
+        if self._hole is None:
+            return
+        before, after = self._past.processed, self._workers.processed
+        if not before.keys() <= after.keys() and now - self._began < _LATE:
+            return
+        same = [after[name][1] - old[1] for name, old in before.items() if after.get(name, (0,))[0] == old[0]]
+        self._intake.gap(
+            Gap(
+                source=self._options.name,
+                place=PLACE,
+                start=min(self._hole, self._began),
+                end=self._began,
+                estimate=3 * max(0, sum(same)) if same else None,
+                reason="reconnected",
+            )
+        )
+        self._hole = None
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    """The first of many names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,193 @@
+"""One Redis connection that listens: patterns in, messages out, parsed by hiredis as they come off the socket.
+
+redis-py's reader costs five times as much per message. Nothing that is published is kept by the server for a listener
+that does not read, so reading goes on while messages wait here, up to a bound; beyond it the server holds them, and
+cuts the connection when its own limit is reached. Who listens learns that by the SourceError, as any loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import hiredis
+import msgspec
+
+from collector.model.clock import Clock, SystemClock
+from collector.model.errors import SourceError
+from collector.sources.redis_wire import RedisAddress, dial, greeting, refusal
+
+HELD = 64 * 1024 * 1024
+"""Bytes of messages that may wait here before the connection is not read any more."""
+_QUIET = 5.0  # seconds without a word after which the server is asked whether it is there
+_PATIENCE = 10.0  # seconds that it may take to say so
+
+
+class Messages(msgspec.Struct, gc=False):
+    """What was published, in columns."""
+
+    patterns: list[bytes]
+    channels: list[bytes]
+    bodies: list[bytes]
+
+    def parts(self, size: int) -> Iterator[Messages]:
+        """The same in pieces of at most `size` messages."""
+        for start in range(0, len(self.bodies), size):
+            end = start + size
+            yield Messages(self.patterns[start:end], self.channels[start:end], self.bodies[start:end])
+
+
+class Subscription(asyncio.Protocol):
+    """Made by `subscribe`; ends by `close`. One task takes from it."""
+
+    def __init__(self, address: RedisAddress, clock: Clock, held: int) -> None:
+        self._address = address
+        self._clock = clock
+        self._most = held
+        self._held = 0
+        self._parser = hiredis.Reader()
+        self._messages = Messages([], [], [])
+        self._replies: deque[asyncio.Future[Any]] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._something = asyncio.Event()
+        self._lost: SourceError | None = None
+        self._asked_at: float | None = None
+        self._heard_at = clock.monotonic()
+        self._is_paused = False
+        self._full_at: float | None = None
+        """When messages were last left with the server."""
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        self._transport = transport  # type: ignore[assignment]  # of a stream it is one
+
+    def data_received(self, data: bytes) -> None:
+        """Take apart whatever came."""
+        parser = self._parser
+        messages = self._messages
+        channels, bodies, patterns = messages.channels, messages.bodies, messages.patterns
+        self._heard_at = self._clock.monotonic()
+        try:
+            parser.feed(data)
+            while (reply := parser.gets()) is not False:
+                if reply.__class__ is list and len(reply) == 4 and reply[0] == b"pmessage":
+                    patterns.append(reply[1])
+                    channels.append(reply[2])
+                    bodies.append(reply[3])
+                else:
+                    self._other(reply)
+        except hiredis.ProtocolError as error:
+            self._lose(SourceError(f"{self._address}: {error}"))
+            return
+        self._held += len(data)
+        if bodies:
+            self._something.set()
+        if self._held > self._most and self._transport is not None and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _other(self, reply: Any) -> None:
+        """An answer to a command; the server's word that it listens, or that it is there, is one of its own kind."""
+        if isinstance(reply, list) and reply and reply[0] == b"pong":
+            self._asked_at = None
+        elif self._replies and not self._replies[0].done():
+            self._replies.popleft().set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        is_late = self._full_at is not None and self._clock.monotonic() - self._full_at < _PATIENCE
+        why = ": too much was waiting" if self._is_paused or is_late else ""
+        self._lose(SourceError(f"{self._address}: {exc or 'the server closed the connection'}{why}"))
+
+    def _lose(self, error: SourceError) -> None:
+        self._lost = self._lost or error
+        self._something.set()
+        for future in self._replies:
+            if not future.done():
+                future.set_exception(self._lost)
+                future.exception()  # whoever waits for it gets it; nobody may
+        self._replies.clear()
+
+    # What its owner calls
+
+    async def ask(self, *words: str | bytes) -> Any:
+        """The reply to a command, before anything is subscribed to. Raises SourceError."""
+        if self._lost is not None:
+            raise self._lost
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._replies.append(future)
+        self._write(words)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                reply = await future
+        except TimeoutError as error:
+            raise SourceError(f"{self._address}: no answer to {words[0]!s} for {_PATIENCE:.0f} s") from error
+        if isinstance(reply, hiredis.ReplyError):
+            raise refusal(self._address, words[0], reply)
+        return reply
+
+    async def take(self, seconds: float) -> Messages:
+        """What has come, once something has or so many seconds have passed. Raises SourceError when it is lost.
+
+        What came before the loss is given first.
+        """
+        if not self._messages.bodies and self._lost is None:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._something.wait()
+            except TimeoutError:
+                self._see_to_it()
+        self._something.clear()
+        taken, self._messages = self._messages, Messages([], [], [])
+        self._held = 0
+        if not taken.bodies and self._lost is not None:
+            raise self._lost
+        if self._is_paused and self._transport is not None and self._lost is None:
+            self._is_paused = False
+            self._full_at = self._clock.monotonic()
+            self._transport.resume_reading()
+        return taken
+
+    def _see_to_it(self) -> None:
+        """Ask a quiet server whether it is there. Raises SourceError where it does not say so."""
+        now = self._clock.monotonic()
+        if self._asked_at is not None and now - self._asked_at > _PATIENCE:
+            raise SourceError(f"{self._address}: no answer to PING for {_PATIENCE:.0f} s")
+        if self._asked_at is None and now - self._heard_at > _QUIET:
+            self._asked_at = now
+            self._write(("PING",))
+
+    def _write(self, words: Sequence[str | bytes]) -> None:
+        assert self._transport is not None  # noqa: S101 it was connected
+        self._transport.write(hiredis.pack_command(tuple(words)))  # type: ignore[arg-type]  # its stub takes one word
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits here."""
+        return not self._messages.bodies
+
+    def close(self) -> None:
+        """At once, without a farewell."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def subscribe(
+    address: RedisAddress, patterns: Sequence[str | bytes], clock: Clock | None = None, held: int = HELD
+) -> Subscription:
+    """A connection that listens to these patterns. Raises SourceError."""
+    made = Subscription(address, clock or SystemClock(), held)
+    await dial(address, lambda: made)
+    try:
+        for words in greeting(address):
+            await made.ask(*words)
+        for pattern in patterns:
+            await made.ask("PSUBSCRIBE", pattern)
+    except BaseException:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,98 @@
+"""One task told over several channels of one source: events of workers, and results that their children store."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.trail.transitions import Transitions
+from tests.unit.trail.conftest import Bench, T
+
+
+def told(bench, *facts):
+    """Stitch (channel, kind, at, fields) one by one."""
+    for channel, kind, at, fields in facts:
+        out = Transitions()
+        event = bench.event(kind, at, **fields)
+        done = bench.stitcher.stitch("s", "", [event], [T + at if event.time is None else event.time], out, channel)
+        for column in Transitions.__slots__:
+            getattr(bench.out, column).extend(getattr(out, column))
+        for name, count in zip(("accepted", "duplicate", "ignored"), done, strict=True):
+            bench.outcome[name] += count
+    return bench
+
+
+def summed(bench):
+    """Counts, state, attempts with their outcomes, and what is in flight, when all is decided."""
+    bench.expire(100)
+    view = bench.stitcher.find("a")
+    tries = [(one.attempt, one.started, one.outcome) for one in view.attempts]
+    return bench.counts(), view.state, tries, bench.gauge("flight")
+
+
+def test_a_result_stored_before_the_start_was_told_is_no_redelivery(bench):
+    """A child stores its result before its parent says that it started: that start is not one after the end."""
+    told(
+        bench, ("", "sent", 0, {}), ("result", "succeeded", 1.0, {"worker": "w"}), ("", "started", 1.1, {"worker": "w"})
+    )
+    told(bench, ("", "succeeded", 1.2, {"worker": "w"}))
+    counts, state, tries, flying = summed(bench)
+    assert counts == {"sent": 1, "started": 1, "succeeded": 1}
+    assert (state, tries, flying) == ("succeeded", [(1, T + 1.1, "succeeded")], 0)
+
+
+def test_a_result_that_names_no_attempt_is_about_the_end_that_the_events_tell(bench):
+    """The second try's result, stored before its start was told, is not the first try's success."""
+    told(bench, ("", "started", 1, {}), ("", "retried", 2, {}), ("result", "succeeded", 3.0, {}))
+    told(bench, ("", "started", 3.1, {}), ("", "succeeded", 3.2, {}))
+    counts, _, tries, _ = summed(bench)
+    assert counts == {"started": 2, "retried": 1, "succeeded": 1}
+    assert tries == [(1, T + 1, "retried"), (2, T + 3.1, "succeeded")]
+
+
+def test_a_result_alone_ends_what_the_events_started(bench):
+    """Where a worker's own end was lost, the stored one counts."""
+    told(bench, ("", "started", 1, {"worker": "w"}), ("result", "failed", 0.9, {"error": "KeyError"}))
+    counts, state, tries, flying = summed(bench)
+    assert counts == {"started": 1, "failed": 1}
+    assert (state, tries, flying) == ("failed", [(1, T + 1, "failed")], 0)
+
+
+def test_a_second_life_keeps_its_own_results(bench):
+    """An id that is used again has the result of each life in that life."""
+    for at in (0, 20):
+        told(bench, ("", "sent", at, {}), ("", "started", at + 1, {}), ("result", "succeeded", at + 0.9, {}))
+        told(bench, ("", "succeeded", at + 2, {}))
+    counts, _, _, _ = summed(bench)
+    assert counts == {"sent": 2, "started": 2, "succeeded": 2}
+    assert bench.stitcher.find("a").lives == 2
+
+
+@st.composite
+def lives(draw):
+    """The events of a task with up to four tries, in their order, and anywhere among them a result for each end.
+
+    Some backends say the attempt, some do not.
+    """
+    facts, at = [("", "sent", 0.0, {})], 1.0
+    tries = draw(st.integers(1, 4))
+    names_attempt = draw(st.booleans())
+    for attempt in range(1, tries + 1):
+        kind = "retried" if attempt < tries else draw(st.sampled_from(["succeeded", "failed"]))
+        early = draw(st.sampled_from([0.05, 0.15, -0.05]))
+        facts += [("", "started", at, {"worker": "w"}), ("", kind, at + 0.2, {"worker": "w"})]
+        facts.append(("result", kind, at + early, {"attempt": attempt} if names_attempt else {}))
+        at += 0.5
+    events, results = ([fact for fact in facts if bool(fact[0]) is of] for of in (False, True))
+    mixed = list(events)
+    for result in draw(st.permutations(results)):
+        mixed.insert(draw(st.integers(0, len(mixed))), result)
+    return events, mixed
+
+
+@settings(max_examples=200, deadline=None)
+@given(lives())
+def test_results_beside_events_change_nothing_in_any_order(case):
+    """Counts, state, attempts and flight are those of the events alone."""
+    events, mixed = case
+    assert summed(told(Bench(), *mixed)) == summed(told(Bench(), *events))
