@@ -18,13 +18,17 @@ from collector.alerting.humanize import (
     humanize_duration,
     humanize_percentage,
     humanize_timestamp,
+    to_float,
+    to_milliseconds,
 )
 from collector.documents.scalars import Regex, parse_duration
-from collector.gotext import AnyMap, Function, Samples, Structure, TemplateError
+from collector.gotext import AnyMap, Function, Moment, Samples, Span, Structure, TemplateError
+from collector.gotext.times import LEAST
 from collector.model.errors import TasktrailError
 
 _WORD = re.compile(r"\w+(?:['\u2019.:]\w+)*")
 _LETTER = re.compile(r"[^\W\d_]")
+_BEYOND = float(1 << 63)
 _GROUP = re.compile(r"\$(?:(\w+)|\{(\w+)\}|(\$))")
 
 
@@ -140,6 +144,12 @@ def _parse_duration(text: str) -> float:
         raise TemplateError(str(error)) from None
 
 
+def _to_duration(value: Any) -> Span:
+    """A number of seconds; what does not fit is Go's least, as there."""
+    nanoseconds = to_float(value) * 1e9
+    return Span(int(nanoseconds) if abs(nanoseconds) < _BEYOND else LEAST)
+
+
 def _link(tab: int) -> Function:
     return Function(lambda text: f"/graph?g0.expr={quote_plus(text)}&g0.tab={tab}", ("string",))
 
@@ -167,6 +177,8 @@ FUNCTIONS: dict[str, Function] = {
     "humanizeDuration": Function(humanize_duration, ("any",)),
     "humanizePercentage": Function(humanize_percentage, ("any",)),
     "humanizeTimestamp": Function(humanize_timestamp, ("any",)),
+    "toTime": Function(lambda value: Moment(to_milliseconds(value) * 1_000_000), ("any",)),
+    "toDuration": Function(_to_duration, ("any",)),
     "parseDuration": Function(_parse_duration, ("string",)),
     "now": Function(lambda scene: float(scene.at), needs_context=True),
     "externalURL": Function(lambda scene: scene.external_url, needs_context=True),

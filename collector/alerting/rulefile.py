@@ -11,7 +11,7 @@ from collector.alerting.template import compile_template
 from collector.documents import Duration, Place, read
 from collector.gotext import Template, TemplateError
 from collector.model.errors import Problem, ProblemsError, TasktrailError
-from collector.model.labels import Labels, labels_of
+from collector.model.labels import Labels
 
 _Templates: TypeAlias = dict[str, Template]
 
@@ -52,7 +52,7 @@ class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`for`, in seconds."""
     keep_firing_for: float = 0.0
     written_labels: Labels = ()
-    """As written, with those of the group."""
+    """As written, with those of the group; an empty one takes the label away from what is recorded."""
     labels: tuple[tuple[str, Template], ...] = ()
     """The same as templates; of a recording rule none, as its labels are taken word for word."""
     annotations: tuple[tuple[str, Template], ...] = ()
@@ -153,7 +153,7 @@ class _Reader:
             expr=expr,
             hold=document.hold,
             keep_firing_for=document.keep_firing_for,
-            written_labels=labels_of({**group_labels, **document.labels}),
+            written_labels=tuple(sorted({**group_labels, **document.labels}.items())),
             labels=tuple(labels.items()),
             annotations=tuple(annotations.items()),
             place=place,
