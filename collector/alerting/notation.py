@@ -98,6 +98,8 @@ def _expanded(item: re.Match[str]) -> list[float | None]:
         return [float(item["one"])]
     if not item["first"]:
         return [None] * int(item["gaps"] or 1)
+    if not item["step"]:
+        return [float(item["first"])] * (int(item["times"]) + 1)  # adding 0 would make 0 of -0
     # added up one by one, as promtool does: the last digits are to be the same
-    steps = [float(item["first"])] + [float(item["step"] or 0)] * int(item["times"])
+    steps = [float(item["first"])] + [float(item["step"])] * int(item["times"])
     return list(accumulate(steps))

@@ -202,8 +202,8 @@ def _format_float(value: float, verb: str, spec: Spec) -> str:
         return _bad_verb(value, verb)
     precision = 6 if spec.precision < 0 and verb in "eEfF" else spec.precision
     text = format_float(value, "g" if verb == "v" else verb, precision)
-    if text[0] in "0123456789":
-        text = ("+" if "+" in spec.flags else " " if " " in spec.flags else "") + text
+    if text[0] in "0123456789N":
+        text = ("+" if "+" in spec.flags and verb != "v" else " " if " " in spec.flags else "") + text
     return spec.pad(text, with_zeros=text.lstrip("+- ")[0].isdigit())
 
 

@@ -1,0 +1,195 @@
+"""Every difference from promtool that is known, with its reason: one table, each row as narrow as the thing itself."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from differential_expressions import ROUNDED
+from differential_judge import Differing, Labels, alerts, samples
+
+from collector.promql.syntax import parse
+
+
+class Explained(NamedTuple):
+    """A known difference: why it is there, and whether a case differs by nothing else."""
+
+    reason: str
+    holds: Callable[[Differing], bool]
+
+
+def _outermost(text: str) -> str:
+    """The function, aggregation or operator that is applied last; "" for anything else."""
+    node = parse(text)
+    while type(node).__name__ == "ParenExpr":
+        node = node.expr
+    if type(node).__name__ == "Call":
+        return str(node.func.name)
+    return str(node.op) if type(node).__name__ in {"AggregateExpr", "BinaryExpr"} else ""
+
+
+def _same_but(differing: Differing, is_same: Callable[[float, float], bool]) -> bool:
+    """Whether the elements are the same, and their numbers by this measure."""
+    ours, theirs = samples(differing.ours), samples(differing.theirs)
+    if not ours or not theirs or [labels for labels, _ in ours] != [labels for labels, _ in theirs]:
+        return False
+    return all(is_same(mine, other) for (_, mine), (_, other) in zip(ours, theirs, strict=True))
+
+
+def _within(places: int) -> Callable[[float, float], bool]:
+    def is_same(one: float, other: float) -> bool:
+        if math.isnan(one) or math.isnan(other):
+            return math.isnan(one) and math.isnan(other)
+        return one == other or abs(one - other) <= places * math.ulp(max(abs(one), abs(other)))
+
+    return is_same
+
+
+def _is_nan(differing: Differing) -> bool:
+    return "NaN" in differing.ours and _same_but(differing, _within(0))
+
+
+def _is_rounded(differing: Differing) -> bool:
+    outermost = _outermost(differing.about) if differing.about else ""
+    if outermost == "^":
+        return _same_but(differing, _within(300))
+    return outermost in ROUNDED and _same_but(differing, _within(4))
+
+
+def _is_summed_in_another_order(differing: Differing) -> bool:
+    if _outermost(differing.about) in {"stddev", "stdvar"}:
+        return _same_but(differing, _within(64))
+    return re.search(r"\bavg\b", differing.about) is not None and _same_but(differing, _within(2))
+
+
+def _is_choice_of_equals(differing: Differing) -> bool:
+    ours, theirs = samples(differing.ours), samples(differing.theirs)
+    if _outermost(differing.about) not in {"topk", "bottomk"} or not ours or not theirs:
+        return False
+    values = Counter(f"{value}" for _, value in ours)
+    both = [one for one in ours if one in theirs]
+    moved = [value for labels, value in ours if (labels, value) not in both]
+    return values == Counter(f"{value}" for _, value in theirs) and all(values[f"{value}"] >= 1 for value in moved)
+
+
+_TWICE = re.compile(r"\babsent(?:_over_time)?\([^{}()]*\{[^{}]*?\b(\w+)(?:=~|!~|!=|=)[^{}]*?\b\1(?:=~|!~|!=|=)")
+
+
+def _is_absent_by_order(differing: Differing) -> bool:
+    ours, theirs = samples(differing.ours), samples(differing.theirs)
+    return (
+        _TWICE.search(differing.about) is not None
+        and len(ours or ()) == len(theirs or ()) == 1
+        and [value for _, value in ours or ()] == [value for _, value in theirs or ()]
+    )
+
+
+_FAILED = "<error expanding template: error executing template "
+
+
+_OVERFLOWN = "-106751991167300d -15h -30m -8s"
+_LONG = re.compile(r"-?\d{15,}d \d+h \d+m \d+s")
+
+
+def _settled(labels: Labels) -> Labels:
+    """Their labels as ours would be: of templates that failed only that they did, and none that is not expanded."""
+    return {
+        name: "<error expanding template>" if text.startswith(_FAILED) else text
+        for name, text in labels.items()
+        if "{{" not in text or text.startswith(_FAILED)
+    }
+
+
+def _is_text(reason: str) -> Callable[[Differing], bool]:
+    """Whether alerts differ in single texts only, and in one of them for this reason."""
+
+    def holds(differing: Differing) -> bool:
+        ours, theirs = alerts(differing.ours), alerts(differing.theirs)
+        if not ours or [one.keys() for one in ours] != [one.keys() for one in theirs]:
+            return False
+        reasons = {
+            _text_reason(mine[name], other[name]) for mine, other in zip(ours, theirs, strict=True) for name in mine
+        }
+        return None not in reasons and reason in reasons
+
+    return holds
+
+
+def _text_reason(mine: str, other: str) -> str | None:
+    if mine == other:
+        return ""
+    if other.startswith(_FAILED):
+        is_ours = mine == "<error expanding template>" or mine.endswith(" (the template of this text failed)")
+        return "failed" if is_ours else None
+    return "overflow" if _OVERFLOWN in other and _LONG.sub(_OVERFLOWN, mine) == other else None
+
+
+def _is_template_in_alerts(differing: Differing) -> bool:
+    ours, theirs = samples(differing.ours), samples(differing.theirs)
+    if "ALERTS" not in differing.about or not ours or not theirs or len(ours) != len(theirs):
+        return False
+    return all(any(mine == _settled(other) and value == number for other, number in theirs) for mine, value in ours)
+
+
+_AT = r"@ (?:(?:start|end)\(\)|[\d.]+)"
+_AT_AND_OFFSET = rf"(?:{_AT} offset|offset \S+ {_AT})"
+
+EXPLAINED: dict[str, Explained] = {
+    "NaN": Explained("promtool compares numbers by ==, so that NaN is not what was expected, whatever came", _is_nan),
+    "last digit": Explained(
+        "exp, ln, sin and so on are Go's own there and the C library's here: up to 4 floats apart; for ^, which Go "
+        "multiplies out, up to 300",
+        _is_rounded,
+    ),
+    "order of summing": Explained(
+        "in their last digits avg, stddev and stdvar depend on the order of series, and promtool's changes each time",
+        _is_summed_in_another_order,
+    ),
+    "choice among equals": Explained(
+        "which of equal elements topk and bottomk take depends on the order of series, as above", _is_choice_of_equals
+    ),
+    "sign that says nothing": Explained(
+        "the parser drops a leading +, so that timestamp(+x) is that of x; Prometheus takes +x for a calculation",
+        lambda differing: re.search(r"\btimestamp\(\(*\+\(", differing.about) is not None,
+    ),
+    "timestamp at a fixed time": Explained(
+        "Prometheus 3.14 forgets the offset of a selector with @ inside timestamp()",
+        lambda differing: re.search(rf"\btimestamp\(\(*[^()@]*{_AT_AND_OFFSET}", differing.about) is not None,
+    ),
+    "absent of a label named twice": Explained(
+        "whether absent() knows a label that two matchers name is by their order, and queries have another than rules",
+        _is_absent_by_order,
+    ),
+    "predict_linear over a fixed subquery": Explained(
+        "Prometheus 3.14 moves the window of a subquery with @ twice in a function that depends on the time, and finds "
+        "nothing there",
+        lambda differing: (
+            _outermost(differing.about) == "predict_linear"
+            and re.search(r":\w*\][^)]*@", differing.about) is not None
+            and (differing.theirs == "nil")
+        ),
+    ),
+    "failed template": Explained(
+        "an annotation that fails is a sentence about the alert here, a label one short text, so that alerts keep "
+        "their identity; there both are the error",
+        _is_text("failed"),
+    ),
+    "endless duration": Explained(
+        "humanizeDuration of over 292,000 million years is more than Go's numbers hold, and a negative one there",
+        _is_text("overflow"),
+    ),
+    "template in ALERTS": Explained(
+        "in its ALERTS series Prometheus leaves the template itself where it expands to nothing; a failed one as above",
+        _is_template_in_alerts,
+    ),
+}
+
+
+def explained(differing: Differing) -> str:
+    """The name of what explains a difference, "" for none."""
+    if differing.ours.startswith("error:") or differing.theirs.startswith("error:"):
+        return ""
+    return next((name for name, one in EXPLAINED.items() if one.holds(differing)), "")
