@@ -45,7 +45,7 @@ class Each:
 def _lesser(one: Array, other: Any) -> Array:
     """Go's minimum: -Inf wins, then NaN; and -0 is less than 0."""
     found = np.where((one == -np.inf) | (other == -np.inf), -np.inf, np.minimum(one, other))
-    return np.where((one == 0) & (other == 0) & np.signbit(other), other, found)
+    return np.where((one == 0) & (other == 0), np.where(np.signbit(one), one, other), found)
 
 
 class Clamp:
