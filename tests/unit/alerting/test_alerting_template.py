@@ -83,6 +83,32 @@ def text_of(text, value=0.0, **labels):
         ('{{ parseDuration "1h30m" }} {{ parseDuration "-90s" }}', "5400 -90"),
         ('{{ urlQueryEscape "a/b c" }} {{ safeHtml "<b>" }} {{ now | printf "%.0f" }}', "a%2Fb+c <b> 1700000000"),
         ("{{ if gt $value 1.0 }}high{{ else }}low{{ end }}", "high"),
+        (
+            "{{ toTime 1435065584.128 }} {{ toTime -1.5 }}",
+            "2015-06-23 13:19:44.128 +0000 UTC 1969-12-31 23:59:58.5 +0000 UTC",
+        ),
+        (
+            '{{ (toTime 1435065584).Format "Mon Jan _2 15:04:05 2006 Z07:00 -0700 MST pm 002" }}',
+            "Tue Jun 23 13:19:44 2015 Z +0000 UTC pm 174",
+        ),
+        (
+            "{{ (now | toTime).Year }} {{ (toTime 1e9).Month }} {{ if eq (toTime 1e9).Weekday 0 }}sunday{{ end }}",
+            "2023 September sunday",
+        ),
+        (
+            '{{ ((toTime 0).Add 90000000000).Unix }} {{ ((toTime 0).AddDate 1 13 -1).Format "2006-01-02" }}',
+            "90 1972-01-31",
+        ),
+        ("{{ ((toTime 100).Sub (toTime 39.5)).Seconds }} {{ (toTime 5).Before (toTime 6) }}", "60.5 true"),
+        (
+            "{{ toDuration 3661.5 }} {{ toDuration 0.25 }} {{ toDuration -1e-6 }} {{ toDuration 0 }}",
+            "1h1m1.5s 250ms -1µs 0s",
+        ),
+        (
+            "{{ (toDuration 5400).Hours }} {{ ((toDuration 89.5).Round 60000000000) }} {{ (toDuration 1.5).Milliseconds }}",
+            "1.5 1m0s 1500",
+        ),
+        ('{{ printf "%v|%8s" (toDuration 5) (toDuration 61) }}', "5s|    1m1s"),
     ],
 )
 def test_text(text, expected):
@@ -115,6 +141,11 @@ def test_value(value, expected):
         ('{{ query "bad" }}', "1:4: error calling query: no such thing"),
         ('{{ humanize "one" }}', '1:4: error calling humanize: parsing "one": invalid syntax'),
         ('{{ match "(" "x" }}', "1:4: error calling match: `(` is no regular expression that RE2 takes: missing ): ("),
+        ('{{ toTime "NaN" }}', "1:4: error calling toTime: value is NaN or Inf"),
+        ("{{ (toTime 0).Day 5 }}", "1:5: wrong number of args for Day: want 0 got 1"),
+        ("{{ (toTime 0).Nothing }}", "1:5: can't evaluate field Nothing in type time.Time"),
+        ("{{ (toTime 0).Add $value }}", "1:19: wrong type for value; expected time.Duration; got float64"),
+        ("{{ $labels.job 5 }}", "1:4: can't give argument to non-function job"),
         ("{{ $value.foo }}", "1:4: can't evaluate field foo in type float64"),
         ("{{ gt $value 3 }}", "1:4: error calling gt: incompatible types for comparison: float64 and int"),
         (

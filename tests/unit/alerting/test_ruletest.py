@@ -131,6 +131,11 @@ def test_values(text, values):
     assert notation.parse_values(text) == values
 
 
+def test_a_repeated_value_is_the_same():
+    """`-0x2` is -0 three times: nothing is added to it."""
+    assert [math.copysign(1, value) for value in notation.parse_values("-0x2 0x1")] == [-1, -1, -1, 1, 1]
+
+
 def test_stale_and_nan():
     """A stale marker is one, and NaN is another."""
     stale, nan = notation.parse_values("stale NaN")
