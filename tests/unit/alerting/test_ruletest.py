@@ -40,7 +40,7 @@ def test_broken(path):
 
 def test_there_are_enough():
     """The folder holds the mistakes that people make, each by its name."""
-    assert len(BROKEN) >= 40
+    assert len(BROKEN) >= 70
 
 
 def test_defaults():

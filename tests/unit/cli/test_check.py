@@ -9,7 +9,7 @@ import pytest
 from collector.cli.main import main
 
 UNIT = Path(__file__).parents[1]
-BROKEN = sorted((*UNIT.glob("*/broken/*.yaml"), *UNIT.glob("alerting/findings/*.bad.yaml")))
+BROKEN = sorted((*UNIT.glob("*/broken/*.yaml"), *UNIT.glob("*/broken_tests/*.yaml"), *UNIT.glob("alerting/findings/*.bad.yaml")))
 
 
 def check(capsys, *arguments):
@@ -31,8 +31,8 @@ def test_a_broken_file_gives_its_message(path, capsys, monkeypatch):
 
 
 def test_there_are_enough():
-    """The folders hold the mistakes that people make in rules and configurations."""
-    assert len(BROKEN) >= 40
+    """The folders hold the mistakes that people make in rules, their tests and configurations."""
+    assert len(BROKEN) >= 150
 
 
 def test_files_without_a_problem(capsys, tmp_path):
