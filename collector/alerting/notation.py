@@ -83,7 +83,9 @@ def parse_values(text: str) -> list[float | None]:
     for word in text.split():
         item = _ITEM.fullmatch(word)
         if item is None:
-            raise NotationError(f"`{word}` is no value: write numbers with spaces between, `_`, `stale`, or `a+bxn` for n more after a")
+            raise NotationError(
+                f"`{word}` is no value: write numbers with spaces between, `_`, `stale`, or `a+bxn` for n more after a"
+            )
         times = item["times"] or item["gaps"] or "0"
         if len(times) > _MOST_DIGITS or int(times) + len(values) > MOST_SAMPLES:
             raise NotationError(f"`{word}` makes over {MOST_SAMPLES} samples of one series")

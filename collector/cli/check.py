@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeAlias
 
 import yaml
 
 from collector.alerting.checks import findings
-from collector.alerting.rulefile import RuleFile
-from collector.alerting.rulefile import load as load_rules
+from collector.alerting.rulefile import RuleFile, load_parts
 from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
 from collector.cli.ground import ground
@@ -24,8 +24,9 @@ from collector.ruletesting import rules_of
 from collector.settings import Settings
 from collector.settings import load as load_settings
 
-Read = Callable[[str, str], RuleFile | Settings | TestFile]
-"""Path and text to what a file says. Raises ProblemsError."""
+Checked: TypeAlias = RuleFile | Settings | TestFile
+Read: TypeAlias = Callable[[str, str], tuple[Checked, list[Problem]]]
+"""Path and text to what of a file is right, and what is not. Raises ProblemsError where nothing is of use then."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def main(arguments: argparse.Namespace) -> int:
     files = list({file.resolve(): file for path in arguments.paths for file in _files(path)}.values())
     named = {Path(path) for path in arguments.paths}
     problems: list[Problem] = []
-    whole: list[RuleFile | Settings | TestFile] = []
+    checked: list[Checked] = []
     passed_over: list[str] = []
     for file in files:
         try:
@@ -53,10 +54,13 @@ def main(arguments: argparse.Namespace) -> int:
             passed_over.append(f"{file}: passed over, {kind} are not read by this version")
         else:
             try:
-                whole.append(read(str(file), text))
+                right, wrong = read(str(file), text)
             except ProblemsError as error:
                 problems += error.problems
-    problems += _findings(whole)
+            else:
+                checked.append(right)
+                problems += wrong
+    problems += _findings(checked)
     for line in passed_over:
         print(line)
     problems = sorted(dict.fromkeys(problems))
@@ -69,10 +73,10 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _findings(whole: list[RuleFile | Settings | TestFile]) -> Iterator[Problem]:
-    """What is found in rule files that have no problem by themselves."""
-    rule_files = [one for one in whole if isinstance(one, RuleFile)]
-    labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
+def _findings(checked: list[Checked]) -> Iterator[Problem]:
+    """What is found in rules that have no problem by themselves, also where others of their file have."""
+    rule_files = [one for one in checked if isinstance(one, RuleFile)]
+    labels = [label for one in checked if isinstance(one, Settings) for label in one.labels]
     return findings(rule_files, ground(rule_files, labels))
 
 
@@ -85,21 +89,19 @@ def _files(path: str) -> list[Path]:
     return found
 
 
-def _rules(path: str, text: str) -> RuleFile:
-    return load_rules(path, text, compile_expr)
+def _rules(path: str, text: str) -> tuple[RuleFile, list[Problem]]:
+    return load_parts(path, text, compile_expr)
 
 
-def _tests(path: str, text: str) -> TestFile:
+def _tests(path: str, text: str) -> tuple[TestFile, list[Problem]]:
     """Raises ProblemsError for its rule files, too: where they are checked themselves, they say the same."""
     file = load_tests(path, text, compile_expr)
     specs, missing = rules_of(file)
-    if problems := missing + unknown_alerts(file, specs):
-        raise ProblemsError(problems)
-    return file
+    return file, missing + unknown_alerts(file, specs)
 
 
-def _settings(path: str, text: str) -> Settings:
-    return load_settings(path, text, os.environ)
+def _settings(path: str, text: str) -> tuple[Settings, list[Problem]]:
+    return load_settings(path, text, os.environ), []
 
 
 # a key at the top of a file → what reads a file that has it; the first key decides, without any it is configuration

@@ -42,7 +42,7 @@ class Each:
         return changed if labels is frame.labels else self._distinct(changed)
 
 
-def _lesser(one: Array, other: Any) -> Array:
+def _lesser(one: Array, other: np.float64) -> Array:
     """Go's minimum: -Inf wins, then NaN; and -0 is less than 0."""
     found = np.where((one == -np.inf) | (other == -np.inf), -np.inf, np.minimum(one, other))
     return np.where((one == 0) & (other == 0), np.where(np.signbit(one), one, other), found)

@@ -39,18 +39,23 @@ OTHERS = {
 
 _DELAYED = "the names of metrics go late there: a flag (promql-delayed-name-removal) that is off by default"
 NOT_PASSING: dict[tuple[str, str], str] = {
-    **{("name_label_dropping", query): _DELAYED
-    for query in (
-        'label_replace(rate({env="1"}[10m]), "my_name", "rate_$1", "__name__", "(.+)")',
-        'label_replace(rate({env="1"}[10m]), "__name__", "rate_$1", "__name__", "(.+)")',
-        'label_join(rate({env="1"}[10m]), "my_name", "_", "__name__")',
-        'label_join(rate({env="1"}[10m]), "__name__", "_", "__name__", "env")',
-        'sum(rate({env="1"}[10m])) by (env)',
-        'label_replace(sum by (__name__) (rate(metric_total{env="2"}[5m])), "__name__", "$1", "__name__", "(.+)")',
-        'sum by (__name__) (metric_total{env="1"} or rate(metric_total{env="2"}[5m]))',
-        'sum by (__name__) (rate(metric_total{env="2"}[5m]) or metric_total{env="1"})',
-    )},
-    ("aggregators", 'count_values("a\\xc5z", version)'): "fails as it should, but for the byte in the text, in other words",
+    **{
+        ("name_label_dropping", query): _DELAYED
+        for query in (
+            'label_replace(rate({env="1"}[10m]), "my_name", "rate_$1", "__name__", "(.+)")',
+            'label_replace(rate({env="1"}[10m]), "__name__", "rate_$1", "__name__", "(.+)")',
+            'label_join(rate({env="1"}[10m]), "my_name", "_", "__name__")',
+            'label_join(rate({env="1"}[10m]), "__name__", "_", "__name__", "env")',
+            'sum(rate({env="1"}[10m])) by (env)',
+            'label_replace(sum by (__name__) (rate(metric_total{env="2"}[5m])), "__name__", "$1", "__name__", "(.+)")',
+            'sum by (__name__) (metric_total{env="1"} or rate(metric_total{env="2"}[5m]))',
+            'sum by (__name__) (rate(metric_total{env="2"}[5m]) or metric_total{env="1"})',
+        )
+    },
+    (
+        "aggregators",
+        'count_values("a\\xc5z", version)',
+    ): "fails as it should, but for the byte in the text, in other words",
 }
 """Script and expression of what does not pass, and why."""
 

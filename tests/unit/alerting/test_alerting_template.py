@@ -105,8 +105,8 @@ def text_of(text, value=0.0, **labels):
             "1h1m1.5s 250ms -1µs 0s",
         ),
         (
-            "{{ (toDuration 5400).Hours }} {{ ((toDuration 89.5).Round 60000000000) }} {{ (toDuration 1.5).Milliseconds }}",
-            "1.5 1m0s 1500",
+            "{{ (toDuration 5400).Hours }} {{ (toDuration 89).Round 60000000000 }} {{ (toDuration 1.5).Nanoseconds }}",
+            "1.5 1m0s 1500000000",
         ),
         ('{{ printf "%v|%8s" (toDuration 5) (toDuration 61) }}', "5s|    1m1s"),
     ],
