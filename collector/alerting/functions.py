@@ -1,4 +1,4 @@
-"""What a template may call besides Go's own functions: Prometheus' list, and `join` of Alertmanager's, as one table."""
+"""What a template may call besides Go's own functions: Prometheus' list and Alertmanager's, as one table."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from collector.alerting.humanize import (
 )
 from collector.documents.scalars import Regex, parse_duration
 from collector.gotext import AnyMap, Function, Moment, Samples, Span, Structure, TemplateError
+from collector.gotext.alertmanager import ALERTMANAGER
 from collector.gotext.times import LEAST
 from collector.model.errors import TasktrailError
 
@@ -130,12 +131,6 @@ def _strip_domain(text: str) -> str:
     return text
 
 
-def _join(separator: str, values: Any) -> str:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TemplateError("join takes a separator and a list of texts")
-    return separator.join(values)
-
-
 def _parse_duration(text: str) -> float:
     sign = -1.0 if text.startswith("-") else 1.0
     try:
@@ -155,6 +150,7 @@ def _link(tab: int) -> Function:
 
 
 FUNCTIONS: dict[str, Function] = {
+    **ALERTMANAGER,
     "query": Function(_query, ("string",), needs_context=True),
     "first": Function(_first, ("samples",)),
     "label": Function(_label, ("string", "sample")),
@@ -167,7 +163,6 @@ FUNCTIONS: dict[str, Function] = {
     "title": Function(_title, ("string",)),
     "toUpper": Function(str.upper, ("string",)),
     "toLower": Function(str.lower, ("string",)),
-    "join": Function(_join, ("string", "any")),
     "safeHtml": Function(lambda text: text, ("string",)),
     "urlQueryEscape": Function(quote_plus, ("string",)),
     "stripPort": Function(_strip_port, ("string",)),

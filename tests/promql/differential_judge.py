@@ -119,28 +119,52 @@ def _metric(labels: dict[str, str]) -> str:
 # The other side
 
 
-def judged(tool: str, paths: Sequence[Path], answers: Sequence[Answered]) -> list[Differing]:
+class Tool(NamedTuple):
+    """A promtool."""
+
+    path: str
+    version: int
+    """3, or 2, which writes no report and is asked one test at a time."""
+
+
+def judged(tool: Tool, paths: Sequence[Path], answers: Sequence[Answered]) -> list[Differing]:
     """Every case of these files for which promtool finds something else than we did, or only one side fails."""
-    folder = paths[0].parent
-    report = folder / "junit.xml"
-    done = subprocess.run(
-        [tool, "test", "rules", f"--junit={report}", *(path.name for path in paths)],
-        capture_output=True, text=True, timeout=600, check=False, cwd=folder,
-    )  # fmt: skip
-    if not report.exists():
-        raise AssertionError(f"promtool said nothing: {done.stdout}{done.stderr}")
-    failures = _failures(report)
+    failures = _reported(tool, paths) if tool.version > 2 else _one_by_one(tool, paths, answers)
     return [one for path, answer in zip(paths, answers, strict=True) for one in _compared(path.name, answer, failures)]
 
 
-def _failures(report: Path) -> dict[tuple[str, str], list[str]]:
-    """What promtool said, by file and test."""
-    found: dict[tuple[str, str], list[str]] = {}
+Failures = dict[tuple[str, str], list[str]]
+"""What promtool said, by file and test."""
+
+
+def _reported(tool: Tool, paths: Sequence[Path]) -> Failures:
+    report = paths[0].parent / "junit.xml"
+    done = _called(tool, [f"--junit={report}", *(path.name for path in paths)], paths[0].parent)
+    if not report.exists():
+        raise AssertionError(f"promtool said nothing: {done.stdout}{done.stderr}")
+    found: Failures = {}
     for suite in ET.fromstring(report.read_text(encoding="utf-8")).iter("testsuite"):
         for case in suite.iter("testcase"):
             said = [one.text or one.get("message", "") for one in case if one.tag in {"failure", "error"}]
             found[suite.get("name", ""), case.get("name", "")] = said
     return found
+
+
+def _one_by_one(tool: Tool, paths: Sequence[Path], answers: Sequence[Answered]) -> Failures:
+    found: Failures = {}
+    for path, answer in zip(paths, answers, strict=True):
+        for test in answer.document["tests"]:
+            single = path.with_name(f"single_{path.name}")
+            single.write_text(dumped({**answer.document, "tests": [test]}), encoding="utf-8")
+            said = _called(tool, [single.name], path.parent).stderr.replace("  FAILED:\n", "", 1).strip("\n")
+            parts = re.split(r"\n(?=    (?:expr|name|alertname|rule): )", said)
+            found[path.name, test["name"]] = [part for part in parts if part]
+    return found
+
+
+def _called(tool: Tool, arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [tool.path, "test", "rules", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=folder)
 
 
 _EXPR = re.compile(r'    expr: (?P<about>"(?:[^"\\]|\\.)*"), time: (?P<time>\w+),(?P<rest>.*)', re.DOTALL)
@@ -150,7 +174,7 @@ _ALERT = re.compile(
 _SIDES = re.compile(r"\s*exp:(?P<exp>.*?),?\s*\n\s*got:(?P<got>.*)", re.DOTALL)
 
 
-def _compared(file: str, answer: Answered, failures: dict[tuple[str, str], list[str]]) -> Iterator[Differing]:
+def _compared(file: str, answer: Answered, failures: Failures) -> Iterator[Differing]:
     for test in answer.document["tests"]:
         name = test["name"]
         if (file, name) not in failures:

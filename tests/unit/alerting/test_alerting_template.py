@@ -117,6 +117,31 @@ def test_text(text, expected):
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{{ join ", " (stringSlice "a" "b") }} {{ trimSpace "  x\\n" }} {{ safeUrl "u" }}', "a, b x u"),
+        ('{{ urlUnescape "a%2Fb+c" }} {{ base64encode "a?~" }} {{ base64decode "YT9-" }}', "a/b c YT9- a?~"),
+        (
+            '{{ toJson (dict "b" (list 1 2.0 "<&>") "a" nil "c" $labels) }}',
+            '{"a":null,"b":[1,2,"\\u003c\\u0026\\u003e"],"c":{"job":"j"}}',
+        ),
+        (
+            '{{ append (list 1) 2 "c" }} {{ toJson 1.5 }} {{ toJson (query "up" | first) }}',
+            '[1 2 c] 1.5 {"Labels":{"__name__":"up","host":"b"},"Value":2}',
+        ),
+        (
+            '{{ toTime 17e8 | tz "Europe/Paris" | date "02 Jan 15:04 MST -07:00" }} {{ toTime 1699999940 | since }}',
+            "14 Nov 23:13 CET +01:00 1m0s",
+        ),
+        ("{{ toJson (toTime 1.5) }} {{ toJson (toDuration 1) }}", '"1970-01-01T00:00:01.5Z" 1000000000'),
+    ],
+)
+def test_alertmanagers_functions(text, expected):
+    """What Alertmanager's templates have besides can be used in rules, too."""
+    assert text_of(text, 1.25, job="j") == expected
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         (3.0, "3"),
@@ -146,6 +171,12 @@ def test_value(value, expected):
         ("{{ (toTime 0).Nothing }}", "1:5: can't evaluate field Nothing in type time.Time"),
         ("{{ (toTime 0).Add $value }}", "1:19: wrong type for value; expected time.Duration; got float64"),
         ("{{ $labels.job 5 }}", "1:4: can't give argument to non-function job"),
+        ('{{ tz "Mars/Base" (toTime 0) }}', "1:4: error calling tz: unknown time zone Mars/Base"),
+        ('{{ base64decode "?" }}', "1:4: error calling base64decode: illegal base64 data"),
+        ('{{ urlUnescape "%zz" }}', '1:4: error calling urlUnescape: invalid URL escape "%zz"'),
+        ('{{ dict "a" }}', "1:4: error calling dict: dict requires an even number of arguments"),
+        ("{{ dict 1 2 }}", "1:4: error calling dict: dict keys must be strings"),
+        ("{{ append 1 2 }}", "1:4: error calling append: append to type int"),
         ("{{ $value.foo }}", "1:4: can't evaluate field foo in type float64"),
         ("{{ gt $value 3 }}", "1:4: error calling gt: incompatible types for comparison: float64 and int"),
         (
@@ -164,6 +195,13 @@ def test_value(value, expected):
 def test_failure_is_returned(text, failure):
     """A template that fails while it runs says so in its result, and raises nothing."""
     assert expand(compile_template(text), (), 0.0, SCENE) == ("", failure)
+
+
+def test_no_json_of_what_is_no_number():
+    """JSON has no NaN."""
+    assert expand(compile_template("{{ toJson $value }}"), (), float("nan"), SCENE)[1].endswith(
+        "unsupported value: nan"
+    )
 
 
 def test_no_querier():
