@@ -61,7 +61,7 @@ def _is_rounded(differing: Differing) -> bool:
 
 def _is_summed_in_another_order(differing: Differing) -> bool:
     if _outermost(differing.about) in {"stddev", "stdvar"}:
-        return _same_but(differing, _within(64))
+        return _same_but(differing, _within(4096))
     places = 300 if _outermost(differing.about) in ROUNDED else 2  # sinh(avg(x)) makes more of it
     return re.search(r"\bavg\b", differing.about) is not None and _same_but(differing, _within(places))
 
@@ -79,11 +79,9 @@ _TWICE = re.compile(r"\babsent(?:_over_time)?\([^{}()]*\{[^{}]*?\b(\w+)(?:=~|!~|
 
 def _is_absent_by_order(differing: Differing) -> bool:
     ours, theirs = samples(differing.ours), samples(differing.theirs)
-    return (
-        _TWICE.search(differing.about) is not None
-        and len(ours or ()) == len(theirs or ()) == 1
-        and [value for _, value in ours or ()] == [value for _, value in theirs or ()]
-    )
+    if _TWICE.search(differing.about) is None or not ours or not theirs or len(ours) != len(theirs):
+        return False
+    return all(_within(4)(mine, other) for (_, mine), (_, other) in zip(ours, theirs, strict=True))
 
 
 _FAILED = "<error expanding template: error executing template "
@@ -134,6 +132,7 @@ def _is_template_in_alerts(differing: Differing) -> bool:
 
 
 _AT = r"@ (?:(?:start|end)\(\)|[\d.]+)"
+_MOVED = r"(?: offset \S+)"
 _AT_AND_OFFSET = rf"(?:{_AT} offset|offset \S+ {_AT})"
 
 EXPLAINED: dict[str, Explained] = {
@@ -151,8 +150,8 @@ EXPLAINED: dict[str, Explained] = {
         "which of equal elements topk and bottomk take depends on the order of series, as above", _is_choice_of_equals
     ),
     "sign that says nothing": Explained(
-        "the parser drops a leading +, so that timestamp(+x) is that of x; Prometheus takes +x for a calculation",
-        lambda differing: re.search(r"\btimestamp\(\(*\+\(", differing.about) is not None,
+        "the parser drops a leading +, so that timestamp(+x) and absent(+x) look at x; Prometheus sees a calculation",
+        lambda differing: re.search(r"\b(?:timestamp|absent)\(\(*\+\(", differing.about) is not None,
     ),
     "timestamp at a fixed time": Explained(
         "Prometheus 3.14 forgets the offset of a selector with @ inside timestamp()",
@@ -166,10 +165,13 @@ EXPLAINED: dict[str, Explained] = {
         "Prometheus 3.14 moves the window of a subquery with @ twice in a function that depends on the time, and finds "
         "nothing there",
         lambda differing: (
-            _outermost(differing.about) == "predict_linear"
-            and re.search(r":\w*\][^)]*@", differing.about) is not None
+            re.search(rf"\bpredict_linear\(\(.*\]{_MOVED}* {_AT}", differing.about) is not None
             and (differing.theirs == "nil")
         ),
+    ),
+    "fixed time in a subquery that is moved ahead": Explained(
+        "Prometheus 3.14 moves x @ t, too, where the subquery around it has a negative offset",
+        lambda differing: re.search(rf"{_AT}.*\[\w+:\w*\](?: {_AT})? offset -", differing.about) is not None,
     ),
     "failed template": Explained(
         "an annotation that fails is a sentence about the alert here, a label one short text, so that alerts keep "
