@@ -25,10 +25,9 @@ ROUNDED = frozenset(
 )
 """Whose last digits are those of a library."""
 DISORDERED = frozenset(("topk", "bottomk", "stddev", "stdvar"))
-"""What these give depends on the order of series, among equals or in the last digit, and promtool shuffles them.
-
-Both kinds stand outermost only, where a difference is seen as what it is.
-"""
+"""What these give depends on the order of series, among equals or in the last digit, and promtool shuffles them."""
+ORDERED = frozenset(("absent", "absent_over_time"))
+"""Whose labels depend on the order of matchers. All three kinds stand outermost only, where a difference is seen."""
 
 SHAPES: tuple[str, ...] = (
     *(f"call:{name}" for name in sorted(FUNCTIONS)),
@@ -84,7 +83,9 @@ class Maker:
             return self.selector()
         pick = self.chance.random()
         if pick < 0.4:
-            names = [name for name, one in FUNCTIONS.items() if one.returns == "vector" and name not in ROUNDED]
+            names = [
+                name for name, one in FUNCTIONS.items() if one.returns == "vector" and name not in ROUNDED | ORDERED
+            ]
             return self.call(self.chance.choice(names), depth)
         if pick < 0.65:
             return self.aggregate(self.chance.choice([name for name in AGGREGATIONS if name not in DISORDERED]), depth)
@@ -176,6 +177,8 @@ class Maker:
         """An aggregation with its grouping before or after."""
         chance = self.chance
         inner = self.vector(depth - 1)
+        if name == "count_values" and "avg" in inner.text:  # the last digit would be a label
+            inner = self.selector()
         parameter = {
             "topk": lambda: chance.choice(COUNTS),
             "bottomk": lambda: chance.choice(COUNTS),

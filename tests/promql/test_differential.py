@@ -165,14 +165,11 @@ def test_verdicts(tool, tmp_path, capsys):
     (answer, path) = (asked.answers[0], asked.paths[0])
     for test in answer.document["tests"]:
         test["promql_expr_test"] = [case for case in test["promql_expr_test"] if "exp_samples" in case]
+    differ_anyhow = failed_there(tool, path, answer)
+    for test in answer.document["tests"]:
         for case in test["promql_expr_test"][::3]:
             case["exp_samples"] = [*case["exp_samples"][1:], {"labels": "more", "value": 1.5e99}]
-    path.write_text(dumped(answer.document), encoding="utf-8")
-    theirs = {
-        (one.test, one.about, one.eval_time)
-        for one in judged(tool, [path], [Answered(answer.document, {})])
-        if explained(one) == "" or "NaN" in one.ours
-    }
+    theirs = failed_there(tool, path, answer) - differ_anyhow
     assert main(["test", "--json", str(path)]) == 1
     times = [[case["eval_time"] for case in test["promql_expr_test"]] for test in answer.document["tests"]]
     ours = {
@@ -181,7 +178,13 @@ def test_verdicts(tool, tmp_path, capsys):
         for case, at in zip(test["cases"], ats, strict=True)
         if not case["ok"]
     }
-    assert ours == theirs
+    assert ours - differ_anyhow == theirs != set()
+
+
+def failed_there(tool: Tool, path: Path, answer: Answered) -> set[tuple[str, str, str]]:
+    """Test, expression and time of what promtool holds for failed in a file as it is now."""
+    path.write_text(dumped(answer.document), encoding="utf-8")
+    return {(one.test, one.about, one.eval_time) for one in judged(tool, [path], [Answered(answer.document, {})])}
 
 
 @pytest.mark.parametrize("changed", ["1 + 1", "sum(level) + 1"])
