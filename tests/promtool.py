@@ -7,12 +7,13 @@ module proxy into the cache of test downloads, which takes some minutes.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.brokers.install import alone, cache
+from tests.brokers.install import alone, apt, cache
 from tests.brokers.process import Unavailable
 
 VERSION = "v0.314.0"
@@ -33,6 +34,19 @@ def promtool() -> str:
         if not built.exists():
             _build(built)
         return str(built)
+
+
+def any_promtool() -> tuple[str, int]:
+    """The path of a promtool and its major version: 3 where that can be had, else Debian's 2. Raises Unavailable."""
+    try:
+        path = promtool()
+    except Unavailable as why:
+        try:
+            path = apt("promtool", "prometheus")
+        except Unavailable as neither:
+            raise Unavailable(f"{why}; {neither}") from neither
+    told = re.search(r"version (\d+)", _run([path, "--version"], 10).stdout)
+    return path, int(told[1]) if told else 3  # one that was built from the module does not know its version
 
 
 def _build(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a template may call besides Go's own functions: Prometheus' list, and `join` of Alertmanager's, as one table."""
+"""What a template may call besides Go's own functions: Prometheus' list and Alertmanager's, as one table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from collector.alerting.humanize import (
     humanize_duration,
     humanize_percentage,
     humanize_timestamp,
+    to_float,
+    to_milliseconds,
 )
 from collector.documents.scalars import Regex, parse_duration
-from collector.gotext import AnyMap, Function, Samples, Structure, TemplateError
+from collector.gotext import AnyMap, Function, Moment, Samples, Span, Structure, TemplateError
+from collector.gotext.alertmanager import ALERTMANAGER
+from collector.gotext.times import LEAST
 from collector.model.errors import TasktrailError
 
 _WORD = re.compile(r"\w+(?:['\u2019.:]\w+)*")
 _LETTER = re.compile(r"[^\W\d_]")
+_BEYOND = float(1 << 63)
 _GROUP = re.compile(r"\$(?:(\w+)|\{(\w+)\}|(\$))")
 
 
@@ -126,12 +131,6 @@ def _strip_domain(text: str) -> str:
     return text
 
 
-def _join(separator: str, values: Any) -> str:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TemplateError("join takes a separator and a list of texts")
-    return separator.join(values)
-
-
 def _parse_duration(text: str) -> float:
     sign = -1.0 if text.startswith("-") else 1.0
     try:
@@ -140,11 +139,18 @@ def _parse_duration(text: str) -> float:
         raise TemplateError(str(error)) from None
 
 
+def _to_duration(value: Any) -> Span:
+    """A number of seconds; what does not fit is Go's least, as there."""
+    nanoseconds = to_float(value) * 1e9
+    return Span(int(nanoseconds) if abs(nanoseconds) < _BEYOND else LEAST)
+
+
 def _link(tab: int) -> Function:
     return Function(lambda text: f"/graph?g0.expr={quote_plus(text)}&g0.tab={tab}", ("string",))
 
 
 FUNCTIONS: dict[str, Function] = {
+    **ALERTMANAGER,
     "query": Function(_query, ("string",), needs_context=True),
     "first": Function(_first, ("samples",)),
     "label": Function(_label, ("string", "sample")),
@@ -157,7 +163,6 @@ FUNCTIONS: dict[str, Function] = {
     "title": Function(_title, ("string",)),
     "toUpper": Function(str.upper, ("string",)),
     "toLower": Function(str.lower, ("string",)),
-    "join": Function(_join, ("string", "any")),
     "safeHtml": Function(lambda text: text, ("string",)),
     "urlQueryEscape": Function(quote_plus, ("string",)),
     "stripPort": Function(_strip_port, ("string",)),
@@ -167,6 +172,8 @@ FUNCTIONS: dict[str, Function] = {
     "humanizeDuration": Function(humanize_duration, ("any",)),
     "humanizePercentage": Function(humanize_percentage, ("any",)),
     "humanizeTimestamp": Function(humanize_timestamp, ("any",)),
+    "toTime": Function(lambda value: Moment(to_milliseconds(value) * 1_000_000), ("any",)),
+    "toDuration": Function(_to_duration, ("any",)),
     "parseDuration": Function(_parse_duration, ("string",)),
     "now": Function(lambda scene: float(scene.at), needs_context=True),
     "externalURL": Function(lambda scene: scene.external_url, needs_context=True),

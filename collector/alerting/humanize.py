@@ -29,6 +29,17 @@ def to_float(value: Any) -> float:
     return float(value)
 
 
+def to_milliseconds(value: Any) -> int:
+    """Unix seconds as whole milliseconds, what is less cut off. Raises TemplateError where Go has no time for them."""
+    number = to_float(value)
+    if not math.isfinite(number):
+        raise TemplateError("value is NaN or Inf")
+    if abs(number * 1e9) >= _MAX_NANOSECONDS:
+        raise TemplateError(f"{format_float(number, 'g')} cannot be represented as a nanoseconds timestamp")
+    nanoseconds = int(number * 1e9)
+    return abs(nanoseconds) // 1_000_000 * (-1 if nanoseconds < 0 else 1)
+
+
 def _four(value: float) -> str:
     return format_float(value, "g", 4)
 
@@ -77,10 +88,7 @@ def humanize_timestamp(value: Any) -> str:
     number = to_float(value)
     if not math.isfinite(number):
         return _four(number)
-    if abs(number * 1e9) >= _MAX_NANOSECONDS:
-        raise TemplateError(f"{format_float(number, 'g')} cannot be represented as a nanoseconds timestamp")
-    nanoseconds = int(number * 1e9)
-    milliseconds = abs(nanoseconds) // 1_000_000 * (-1 if nanoseconds < 0 else 1)
+    milliseconds = to_milliseconds(number)
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
     fraction = f".{milliseconds % 1000:03d}".rstrip("0").rstrip(".")
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"

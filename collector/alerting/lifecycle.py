@@ -45,6 +45,10 @@ class _Element(msgspec.Struct, frozen=True):
     summary: str = ""
     """Where it stands for many: what to say instead of the annotation `summary`."""
 
+    def says(self, other: _Element) -> bool:
+        """Whether texts made of both are the same: -0 equals 0 and reads differently."""
+        return self == other and (self.value != 0 or math.copysign(1, self.value) == math.copysign(1, other.value))
+
 
 class _Life(msgspec.Struct):
     """One alert, and what its clocks need."""
@@ -255,7 +259,7 @@ class AlertRule(Rule):
         """An alert whose expression still holds. True where its value or texts are others than before."""
         alert = life.alert
         is_new_text = False
-        if life.element != element or not self._has_fixed_texts:
+        if not life.element.says(element) or not self._has_fixed_texts:
             annotations = self._annotations(element, scene)
             is_new_text = (alert.value, alert.annotations) != (element.value, annotations)
             alert.value, alert.annotations = element.value, annotations

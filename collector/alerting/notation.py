@@ -83,7 +83,9 @@ def parse_values(text: str) -> list[float | None]:
     for word in text.split():
         item = _ITEM.fullmatch(word)
         if item is None:
-            raise NotationError(f"`{word}` is no value: write numbers, `_`, `stale`, or `a+bxn` for n more after a")
+            raise NotationError(
+                f"`{word}` is no value: write numbers with spaces between, `_`, `stale`, or `a+bxn` for n more after a"
+            )
         times = item["times"] or item["gaps"] or "0"
         if len(times) > _MOST_DIGITS or int(times) + len(values) > MOST_SAMPLES:
             raise NotationError(f"`{word}` makes over {MOST_SAMPLES} samples of one series")
@@ -98,6 +100,8 @@ def _expanded(item: re.Match[str]) -> list[float | None]:
         return [float(item["one"])]
     if not item["first"]:
         return [None] * int(item["gaps"] or 1)
+    if not item["step"]:
+        return [float(item["first"])] * (int(item["times"]) + 1)  # adding 0 would make 0 of -0
     # added up one by one, as promtool does: the last digits are to be the same
-    steps = [float(item["first"])] + [float(item["step"] or 0)] * int(item["times"])
+    steps = [float(item["first"])] + [float(item["step"])] * int(item["times"])
     return list(accumulate(steps))

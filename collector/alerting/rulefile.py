@@ -11,7 +11,7 @@ from collector.alerting.template import compile_template
 from collector.documents import Duration, Place, read
 from collector.gotext import Template, TemplateError
 from collector.model.errors import Problem, ProblemsError, TasktrailError
-from collector.model.labels import Labels, labels_of
+from collector.model.labels import Labels
 
 _Templates: TypeAlias = dict[str, Template]
 
@@ -52,7 +52,7 @@ class RuleSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`for`, in seconds."""
     keep_firing_for: float = 0.0
     written_labels: Labels = ()
-    """As written, with those of the group."""
+    """As written, with those of the group; an empty one takes the label away from what is recorded."""
     labels: tuple[tuple[str, Template], ...] = ()
     """The same as templates; of a recording rule none, as its labels are taken word for word."""
     annotations: tuple[tuple[str, Template], ...] = ()
@@ -74,21 +74,40 @@ class GroupSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleFile(msgspec.Struct, frozen=True):
-    """A rule file without problems."""
+    """A rule file, or what of it is right."""
 
     path: str
     groups: tuple[GroupSpec, ...]
+    half_known: frozenset[str] = frozenset()
+    """The metrics that rules with problems record: they are there, and nobody can say how they look."""
 
 
 def load(path: str, text: str, compile_expr: Compiler) -> RuleFile:
     """The groups of a rule file. Raises ProblemsError with every problem in it."""
-    document, problems = read(path, text, _FileDocument)
-    reader = _Reader(path, compile_expr, problems)
-    groups = tuple(reader.group(group) for group in document.groups)
-    reader.refuse_repeated_names(document.groups)
+    file, problems = load_parts(path, text, compile_expr)
     if problems:
         raise ProblemsError(problems)
-    return RuleFile(path, groups)
+    return file
+
+
+def load_parts(path: str, text: str, compile_expr: Compiler) -> tuple[RuleFile, list[Problem]]:
+    """Every problem of a rule file, and its groups with the rules that have none: to look at, not to be used."""
+    document, problems = read(path, text, _FileDocument)
+    reader = _Reader(path, compile_expr, problems)
+    groups = [reader.group(group) for group in document.groups]
+    reader.refuse_repeated_names(document.groups)
+    recording = [rule for group in document.groups for rule in group.rules if rule.record]
+    half_known = frozenset(rule.record for rule in recording if _is_wrong(rule.place, problems))
+    return RuleFile(path, tuple(_right(group, problems) for group in groups), half_known), problems
+
+
+def _right(group: GroupSpec, problems: list[Problem]) -> GroupSpec:
+    right = tuple(rule for rule in group.rules if not _is_wrong(rule.place, problems))
+    return msgspec.structs.replace(group, rules=right)
+
+
+def _is_wrong(place: Place, problems: list[Problem]) -> bool:
+    return any(map(place.holds, problems))
 
 
 class _Reader:
@@ -153,7 +172,7 @@ class _Reader:
             expr=expr,
             hold=document.hold,
             keep_firing_for=document.keep_firing_for,
-            written_labels=labels_of({**group_labels, **document.labels}),
+            written_labels=tuple(sorted({**group_labels, **document.labels}.items())),
             labels=tuple(labels.items()),
             annotations=tuple(annotations.items()),
             place=place,

@@ -12,7 +12,7 @@ from collector.model.labels import Labels
 _VARIABLES = ("$labels", "$externalLabels", "$externalURL", "$value")
 
 
-_LOOKING_OUTSIDE = frozenset(("query", "now"))
+_LOOKING_OUTSIDE = frozenset(("query", "now", "since"))
 
 
 def is_repeatable(template: Template) -> bool:

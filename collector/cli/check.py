@@ -14,8 +14,7 @@ import yaml
 
 from collector import routefiles, targets
 from collector.alerting.checks import findings
-from collector.alerting.rulefile import RuleFile
-from collector.alerting.rulefile import load as load_rules
+from collector.alerting.rulefile import RuleFile, load_parts
 from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
 from collector.cli.explain import explained
@@ -35,8 +34,8 @@ from collector.taskfile import load as load_contracts
 
 Whole: TypeAlias = RuleFile | Settings | TestFile | Contracts | Routing
 """What a file says."""
-Read = Callable[[str, str], Whole]
-"""Path and text to what a file says. Raises ProblemsError."""
+Read: TypeAlias = Callable[[str, str], tuple[Whole, list[Problem]]]
+"""Path and text to what of a file is right, and what is not. Raises ProblemsError where nothing is of use then."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,11 +54,14 @@ def main(arguments: argparse.Namespace) -> int:
     for file in files:
         try:
             text = file.read_text(encoding="utf-8")
-            whole.append(_reader_of(text)(str(file), text))
+            right, wrong = _reader_of(text)(str(file), text)
         except (OSError, UnicodeDecodeError) as error:
             problems.append(Problem(str(file), 1, 1, f"cannot be read: {error}"))
         except ProblemsError as error:
             problems += error.problems
+        else:
+            whole.append(right)
+            problems += wrong
     problems += _findings(whole)
     problems = sorted(dict.fromkeys(problems))
     for problem in problems:
@@ -108,22 +110,28 @@ def _files(path: str) -> list[Path]:
     return found
 
 
-def _rules(path: str, text: str) -> RuleFile:
-    return load_rules(path, text, compile_expr)
+def _rules(path: str, text: str) -> tuple[RuleFile, list[Problem]]:
+    return load_parts(path, text, compile_expr)
 
 
-def _tests(path: str, text: str) -> TestFile:
+def _tests(path: str, text: str) -> tuple[TestFile, list[Problem]]:
     """Raises ProblemsError for its rule files, too: where they are checked themselves, they say the same."""
     file = load_tests(path, text, compile_expr)
     specs, missing = rules_of(file)
     routefiles.of_tests(file)
-    if problems := missing + unknown_alerts(file, specs):
-        raise ProblemsError(problems)
-    return file
+    return file, missing + unknown_alerts(file, specs)
 
 
-def _settings(path: str, text: str) -> Settings:
-    return load_settings(path, text, os.environ)
+def _settings(path: str, text: str) -> tuple[Settings, list[Problem]]:
+    return load_settings(path, text, os.environ), []
+
+
+def _routes(path: str, text: str) -> tuple[Routing, list[Problem]]:
+    return load_routes(path, text), []
+
+
+def _contracts(path: str, text: str) -> tuple[Contracts, list[Problem]]:
+    return load_contracts(path, text), []
 
 
 # a key at the top of a file → what reads a file that has it; the first key decides, without any it is configuration
@@ -132,11 +140,11 @@ READERS: dict[str, Read] = {
     "rule_files": _tests,
     "tests": _tests,
     "evaluation_interval": _tests,
-    "route": load_routes,
-    "receivers": load_routes,
-    "inhibit_rules": load_routes,
-    "time_intervals": load_routes,
-    "defaults": load_contracts,
+    "route": _routes,
+    "receivers": _routes,
+    "inhibit_rules": _routes,
+    "time_intervals": _routes,
+    "defaults": _contracts,
 }
 
 
@@ -148,7 +156,7 @@ def _reader_of(text: str) -> Read:
         return _rules
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     if any(key.value == "tasks" and isinstance(value, yaml.SequenceNode) for key, value in pairs):
-        return load_contracts  # in a configuration it is the path of such a file
+        return _contracts  # in a configuration it is the path of such a file
     keys = {key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)}
     if keys.isdisjoint(Settings.__struct_fields__):
         # a key that is misspelt is still a sign of what was meant

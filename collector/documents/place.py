@@ -36,6 +36,13 @@ class Place:
         """What is wrong here, and what to do."""
         return Problem(self.file, self.line, self.column, message)
 
+    def holds(self, problem: Problem) -> bool:
+        """Whether a problem of the same file stands inside this value."""
+        if self._node is None or problem.file != self.file:
+            return False
+        end = self._node.end_mark
+        return (self.line, self.column) <= (problem.line, problem.column) < (end.line + 1, end.column + 1)
+
     def has(self, key: str) -> bool:
         """Whether the mapping that stands here has this key with anything written behind it, well or badly."""
         pair = self._pair(key)

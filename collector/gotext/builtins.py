@@ -9,10 +9,11 @@ from urllib.parse import quote_plus
 
 import msgspec
 
-from collector.gotext.values import AnyMap, Samples, Structure, TemplateError, is_true, type_name
+from collector.gotext.times import Moment, Span
+from collector.gotext.values import AnyMap, Named, Samples, Structure, TemplateError, is_true, type_name
 from collector.gotext.verbs import sprint, sprintf, sprintln
 
-Parameter: TypeAlias = Literal["any", "string", "int", "float", "bool", "samples", "sample"]
+Parameter: TypeAlias = Literal["any", "string", "int", "float", "bool", "samples", "sample", "moment", "span"]
 
 PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     # what fits, and Go's name of it for messages
@@ -21,6 +22,8 @@ PARAMETERS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (lambda value: isinstance(value, int) and not isinstance(value, bool), "int"),
     "float": (lambda value: isinstance(value, float), "float64"),
     "bool": (lambda value: isinstance(value, bool), "bool"),
+    "moment": (lambda value: isinstance(value, Moment), "time.Time"),
+    "span": (lambda value: isinstance(value, Span), "time.Duration"),
     "samples": (lambda value: value is None or isinstance(value, Samples), "template.queryResult"),
     "sample": (lambda value: isinstance(value, Structure) and "Labels" in value.fields, "*template.sample"),
 }
@@ -91,7 +94,7 @@ def _slice(value: Any, *bounds: Any) -> Any:
 
 def _kind(value: Any) -> str:
     if isinstance(value, (bool, int, float, str)):
-        return type_name(value)
+        return "int" if isinstance(value, Named) else type_name(value)
     return "nil" if value is None else "other"
 
 

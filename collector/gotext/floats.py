@@ -22,6 +22,27 @@ def format_float(value: float, verb: str, precision: int = -1) -> str:
     return ("-" if negative else "") + (text.upper() if verb.isupper() else text)
 
 
+def hex_float(value: float, verb: str, precision: int = -1) -> str:
+    """`value` by the verb x or X: `0x1.8p+01`, with `precision` digits after the point."""
+    if not math.isfinite(value):
+        return format_float(value, "g")
+    mantissa, exponent = math.frexp(abs(value))
+    bits = int(mantissa * (1 << 53))  # 1.f as a whole number with 52 bits of f
+    power = exponent - 1 if value else 0
+    if 0 <= precision < 13:
+        unit = 1 << (52 - 4 * precision)
+        below, bits = bits % unit, bits // unit
+        bits += below * 2 > unit or (below * 2 == unit and bits % 2 == 1)
+        bits *= unit
+        if bits >> 53:
+            bits, power = bits >> 1, power + 1
+    digits = f"{bits & ((1 << 52) - 1):013x}"
+    digits = digits.rstrip("0") if precision < 0 else digits[:precision].ljust(precision, "0")
+    text = f"0x{bits >> 52}{'.' if digits else ''}{digits}p{'-' if power < 0 else '+'}{abs(power):02d}"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    return sign + (text.upper() if verb == "X" else text)
+
+
 def _shortest(value: float) -> tuple[str, int]:
     """The digits that matter, and how many of them stand before the point (Python and Go agree on the digits)."""
     mantissa, _, exponent = f"{value!r}".partition("e")

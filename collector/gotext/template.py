@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, NoReturn
 
+import msgspec
+
 from collector.gotext.builtins import BUILTINS, PARAMETERS, Function, Parameter
 from collector.gotext.lexer import place
+from collector.gotext.methods import METHODS
 from collector.gotext.parser import parse
+from collector.gotext.times import Span
 from collector.gotext.tree import (
     Action,
     Branch,
@@ -27,7 +31,7 @@ from collector.gotext.tree import (
     Variable,
     walk,
 )
-from collector.gotext.values import NO_VALUE, AnyMap, Structure, TemplateError, is_true, type_name
+from collector.gotext.values import NO_VALUE, AnyMap, Native, Structure, TemplateError, is_true, type_name
 from collector.gotext.verbs import format_value
 
 MAX_STEPS = 50_000
@@ -223,6 +227,8 @@ class _Run:
         if isinstance(first, Call):
             return self.call(first, tuple(rest), dot, final)
         if rest or final is not _MISSING:
+            if isinstance(first, (Field, Variable, Chain)) and first.fields:
+                return self.method(first, tuple(rest), dot, final)
             what = self.source[first.at :].split(maxsplit=1)[0] if not isinstance(first, Pipe) else "(...)"
             self.fail(first.at, f"can't give argument to non-function {what}")
         if isinstance(first, Nil):
@@ -251,7 +257,9 @@ class _Run:
 
     def fields(self, value: Any, names: tuple[str, ...], at: int) -> Any:
         for name in names:
-            if isinstance(value, Structure) and name in value.fields:
+            if isinstance(value, Native):
+                value = self.apply(at, name, self.method_of(value, name, at), (), None, _MISSING, (value,))
+            elif isinstance(value, Structure) and name in value.fields:
                 value = value.fields[name]
             elif isinstance(value, dict):
                 value = value.get(name, None if isinstance(value, AnyMap) else "")
@@ -263,23 +271,50 @@ class _Run:
 
     def call(self, node: Call, operands: tuple[Operand, ...], dot: Any, final: Any) -> Any:
         function = self.functions[node.name]
+        before = (self.context,) if function.needs_context else ()
+        return self.apply(node.at, node.name, function, operands, dot, final, before)
+
+    def method(self, operand: Field | Variable | Chain, operands: tuple[Operand, ...], dot: Any, final: Any) -> Any:
+        """A call of what the last field of an operand names, with arguments."""
+        *fields, name = operand.fields
+        owner = self.operand(msgspec.structs.replace(operand, fields=tuple(fields)), dot)
+        if not isinstance(owner, Native):
+            self.fail(operand.at, f"can't give argument to non-function {name}")
+        function = self.method_of(owner, name, operand.at)
+        return self.apply(operand.at, name, function, operands, dot, final, (owner,))
+
+    def method_of(self, owner: Native, name: str, at: int) -> Function:
+        function = METHODS[type(owner)].get(name)
+        return function or self.fail(at, f"can't evaluate field {name} in type {type_name(owner)}")
+
+    def apply(  # noqa: PLR0913, PLR0917 - all of a call
+        self,
+        at: int,
+        name: str,
+        function: Function,
+        operands: tuple[Operand, ...],
+        dot: Any,
+        final: Any,
+        before: tuple[Any, ...],
+    ) -> Any:
+        """What the function gives for `before` and the arguments, once their number and types are right."""
         wanted = len(function.parameters)
         given = len(operands) + (final is not _MISSING)
         if given < wanted or (given > wanted and function.rest is None):
             least = "at least " if function.rest else ""
-            self.fail(node.at, f"wrong number of args for {node.name}: want {least}{wanted} got {given}")
-        if node.name in ("and", "or"):
-            return self.decide(node.name, operands, dot, final)
+            self.fail(at, f"wrong number of args for {name}: want {least}{wanted} got {given}")
+        if name in ("and", "or"):
+            return self.decide(name, operands, dot, final)
         kinds = (*function.parameters, *(function.rest or "any",) * (given - wanted))
         values = [self.argument(operand, kind, dot) for operand, kind in zip(operands, kinds, strict=False)]
         if final is not _MISSING:
-            values.append(self.checked(node.at, final, kinds[-1]))
+            values.append(self.checked(at, final, kinds[-1]))
         try:
-            result = function.call(*((self.context,) if function.needs_context else ()), *values)
+            result = function.call(*before, *values)
         except TemplateError as error:
-            self.fail(node.at, f"error calling {node.name}: {error}")
+            self.fail(at, f"error calling {name}: {error}")
         if isinstance(result, str) and len(result) > MAX_OUTPUT:
-            self.fail(node.at, f"{node.name} gives over {MAX_OUTPUT} characters")
+            self.fail(at, f"{name} gives over {MAX_OUTPUT} characters")
         return result
 
     def decide(self, name: str, operands: tuple[Operand, ...], dot: Any, final: Any) -> Any:
@@ -296,8 +331,10 @@ class _Run:
             # a literal number takes the type that is wanted, where it fits
             if kind == "float":
                 return float(value)
-            if kind == "int" and isinstance(value, float) and value.is_integer():
-                return int(value)
+            if kind in {"int", "span"} and isinstance(value, float) and value.is_integer():
+                value = int(value)
+            if kind == "span" and isinstance(value, int):
+                return Span(value)
         return self.checked(operand.at, value, kind)
 
     def checked(self, at: int, value: Any, kind: Parameter) -> Any:

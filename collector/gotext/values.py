@@ -1,13 +1,13 @@
 """How Go's values look in Python, and the three questions a template asks of any of them: type, truth, text.
 
 nil is None; bool, int, float64 and string are themselves; a map[string]string is a dict, where a missing key is "";
-a map[string]any is an AnyMap, where it is nil; a slice is a list; a struct is a Structure.
+a map[string]any is an AnyMap, where it is nil; a slice is a list; a struct is a Structure; what has methods is Native.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 NO_VALUE = "<no value>"
 """What a template prints for nil."""
@@ -31,6 +31,26 @@ class Structure:
         self.fields = fields
 
 
+class Native:
+    """A value of a type with methods (`methods.py`); `str()` of it is what Go prints."""
+
+    __slots__ = ()
+    type_name: ClassVar[str]
+
+
+class Named(int):
+    """A whole number that prints as a name: a month, a day of the week."""
+
+    text: str
+    type_name: str
+
+    def __new__(cls, value: int, text: str, type_name: str) -> Self:
+        """The number, its name, and its type's name."""
+        made = super().__new__(cls, value)
+        made.text, made.type_name = text, type_name
+        return made
+
+
 class Samples(list[Structure]):
     """What `query` gives: a list of `Labels` and `Value`."""
 
@@ -52,7 +72,7 @@ def type_name(value: Any) -> str:
     """The name that Go has for the value's type."""
     if value is None:
         return "<nil>"
-    if isinstance(value, Structure):
+    if isinstance(value, (Structure, Native, Named)):
         return value.type_name
     return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), type(value).__name__)
 

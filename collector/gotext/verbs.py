@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from collector.gotext.floats import format_float
-from collector.gotext.values import AnyMap, Structure, type_name
+from collector.gotext.floats import format_float, hex_float
+from collector.gotext.values import AnyMap, Named, Native, Structure, type_name
 
 _DIRECTIVE = re.compile(r"%([#0+\- ]*)(\[[^\]]*\])?(\*|\d+)?(?:\.(\[[^\]]*\])?(\*|\d+)?)?(\[[^\]]*\])?(.?)", re.DOTALL)
 _MAX_WIDTH = 10_000
@@ -187,13 +187,23 @@ def _format_int(value: int, verb: str, spec: Spec) -> str:
     return spec.pad(sign + ("0o" if verb == "O" else prefix) + digits)
 
 
+def _format_named(value: Named, verb: str, spec: Spec) -> str:
+    return _format_text(value.text, verb, spec) if verb in "vsq" else _format_int(value, verb, spec)
+
+
+def _format_native(value: Native, verb: str, spec: Spec) -> str:
+    return _format_text(str(value), verb, spec)
+
+
 def _format_float(value: float, verb: str, spec: Spec) -> str:
+    if verb in "xX":
+        return spec.pad(hex_float(value, verb, spec.precision))
     if verb not in "veEfFgG":
         return _bad_verb(value, verb)
     precision = 6 if spec.precision < 0 and verb in "eEfF" else spec.precision
     text = format_float(value, "g" if verb == "v" else verb, precision)
-    if text[0] in "0123456789":
-        text = ("+" if "+" in spec.flags else " " if " " in spec.flags else "") + text
+    if text[0] in "0123456789N":
+        text = ("+" if "+" in spec.flags and verb != "v" else " " if " " in spec.flags else "") + text
     return spec.pad(text, with_zeros=text.lstrip("+- ")[0].isdigit())
 
 
@@ -231,8 +241,10 @@ def _format_list(value: list[Any], verb: str, spec: Spec) -> str:
 
 
 _LAYOUTS: tuple[tuple[type, Callable[[Any, str, Spec], str]], ...] = (
-    # bool before int: Python's bool is one
+    # before int: these are ints, too
     (bool, _format_bool),
+    (Named, _format_named),
+    (Native, _format_native),
     (int, _format_int),
     (float, _format_float),
     (str, _format_text),

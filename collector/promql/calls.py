@@ -42,6 +42,12 @@ class Each:
         return changed if labels is frame.labels else self._distinct(changed)
 
 
+def _lesser(one: Array, other: np.float64) -> Array:
+    """Go's minimum: -Inf wins, then NaN; and -0 is less than 0."""
+    found = np.where((one == -np.inf) | (other == -np.inf), -np.inf, np.minimum(one, other))
+    return np.where((one == 0) & (other == 0), np.where(np.signbit(one), one, other), found)
+
+
 class Clamp:
     """`clamp(vector, least, most)`: nothing at all where the limits are the wrong way round."""
 
@@ -53,10 +59,8 @@ class Clamp:
         self._each = Each(vector, self._within)
 
     def _within(self, values: Array) -> Array:
-        """Go's minimum and maximum: NaN wins, but for an infinity on the side that is looked for."""
         least, most = self._limits
-        low = np.where((values == -np.inf) | (most == -np.inf), -np.inf, np.minimum(most, values))
-        return np.where((low == np.inf) | (least == np.inf), np.inf, np.maximum(least, low))
+        return -_lesser(-_lesser(values, np.float64(most)), np.float64(-least))
 
     def eval(self, now: Instant) -> Frame:
         """The elements within the limits."""

@@ -5,6 +5,7 @@ What is not supported is refused here, with a sentence, never at evaluation and 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
@@ -157,7 +158,7 @@ class _Compiler:
     def matrix(self, ast: Any, around: _Around) -> tuple[Type, Any]:
         selector = ast.vector_selector
         when = _when(selector)
-        window = milliseconds(ast.range)
+        window = _length(ast.range)
         return M, RangeVector(self._source(selector, around, when, window), when, window)
 
     def _source(self, ast: Any, around: _Around, when: When, window: int) -> Source:
@@ -175,9 +176,9 @@ class _Compiler:
 
     def subquery(self, ast: Any, around: _Around) -> tuple[Type, Any]:
         when = _when(ast)
-        window = milliseconds(ast.range)
+        window = _length(ast.range)
         within = _Around(around.is_named, around.reach + when.offset + window, around.depth + 1)
-        return M, Subquery(self.node(ast.expr, within), when, window, milliseconds(ast.step))
+        return M, Subquery(self.node(ast.expr, within), when, window, _length(ast.step))
 
     def call(self, ast: Any, around: _Around) -> tuple[Type, Any]:
         name = str(ast.func.name)
@@ -235,6 +236,13 @@ _METHODS: dict[type, str] = {
     tree.AggregateExpr: "aggregate",
     tree.BinaryExpr: "binary",
 }
+
+
+def _length(duration: timedelta | None) -> int:
+    """Milliseconds of a window or a step, 0 where none is written. Raises PromqlError for a written zero."""
+    if duration is not None and not duration:
+        raise PromqlError("duration must be greater than 0")
+    return milliseconds(duration)
 
 
 def _when(ast: Any) -> When:

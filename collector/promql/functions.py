@@ -128,7 +128,7 @@ FUNCTIONS: dict[str, Function] = {
     "resets": _over(windows.plain(windows.resets)),
     "round": Function((V, S), V, Round, optional=1),
     "scalar": Function((V,), S, Scalar),
-    "sgn": _each(np.sign),
+    "sgn": _each(lambda values: np.where(values == 0, values, np.sign(values))),
     "sin": _each(np.sin),
     "sinh": _each(np.sinh),
     "sort": Function((V,), V, lambda vector: Sort(vector, is_descending=False), wants_names=True),

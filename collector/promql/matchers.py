@@ -81,10 +81,18 @@ def matcher(name: str, op: Literal["=", "!=", "=~", "!~"], value: str) -> Matche
 
 
 def fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
-    """The labels that absent() gives: those fixed by exactly one equality and nothing else."""
+    """The labels that absent() gives: those fixed by one equality that no other matcher of the label comes after.
+
+    They stand as in a rule of Prometheus, which writes them sorted, and its storage puts last what takes series away.
+    """
     fixed: dict[str, str] = {}
     seen: set[str] = set()
-    for one in matchers:
+    needed = {one.name for one in matchers if not one.matches("")}
+
+    def place(one: Matcher) -> tuple[bool, str]:
+        return one.name not in needed or (one.op[0] == "!" and one.matches("")), f'{one.name}{one.op}"{one.value}"'
+
+    for one in sorted(matchers, key=place):
         if one.name == NAME:
             continue
         if one.op == "=" and one.name not in seen:

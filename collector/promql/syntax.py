@@ -1,7 +1,7 @@
 """From the text of an expression to the parser's tree: what the library promql-parser needs around it.
 
-It ends the process on very deep nesting, reads a raw string's backslashes as escapes, and loses the sign of
-`@ -1`; so the text is looked through first, once, with strings and comments told apart from the rest.
+It ends the process on very deep nesting, reads a raw string's backslashes as escapes, loses the sign of `@ -1`, and
+knows neither `1_000` nor `0s`; so the text is looked through first, with strings and comments told apart from the rest.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ DEEPEST = 200
 MOST_OPERATORS = 1000
 LONGEST = 100_000
 
+_DIGITS = r"\d(?:_?\d)*"
 _TOKEN = re.compile(
     r"""(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
     r"|(?P<raw>`[^`]*`)"
@@ -26,7 +27,10 @@ _TOKEN = re.compile(
     r"|(?P<negative_at>@\s*-)"
     r"|(?P<open>[(\[{])"
     r"|(?P<close>[)\]}])"
-    r"|(?P<operator>[-+*/%^=<>!~]+|\b(?:and|or|unless|atan2)\b)",
+    r"|(?P<operator>[-+*/%^=<>!~]+|\b(?:and|or|unless|atan2)\b)"
+    r"|(?P<word>[a-z_:][\w:]*)"
+    r"|(?P<nothing>(?<![\w.])0(?:ms|[smhdwy])\b)"
+    rf"|(?P<number>(?<![\w.])(?:0x(?:_?[0-9a-f])+|(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:e[-+]?{_DIGITS})?)\b)",
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -75,6 +79,12 @@ def _prepared(text: str) -> str:
                 end = token.end()
             case "negative_at":
                 raise PromqlError("a negative time after @ (before 1970) is not supported")
+            case "nothing":
+                parts += (text[end : token.start()], "0")
+                end = token.end()
+            case "number" if "_" in token.group():
+                parts += (text[end : token.start()], token.group().replace("_", ""))
+                end = token.end()
             case _:
                 pass
     _check_depth(text)

@@ -108,6 +108,11 @@ def series_line(line):
     return metric(found.group(1)), points(found.group(2))
 
 
+def metric_of(line):
+    """Name and labels of a series that is loaded."""
+    return metric(METRIC.match(line).group(1))
+
+
 def metric(text):
     """Name and labels of a series as written."""
     if text in ("", "{}"):

@@ -25,8 +25,8 @@ class Case:
     is_range: bool
     querier: sampled.SampledQuerier
     unsupported: str = ""
-    left_out: str = ""
-    """Series were left out of the load, because of this."""
+    left_out: frozenset = frozenset()
+    """(name, labels) of series that were left out of the load, as they have native histograms."""
     fails: bool = False
     messages: list = field(default_factory=list)
     is_ordered: bool = False
@@ -54,23 +54,25 @@ EVAL = re.compile(
 
 def cases(text):
     """The cases of a script, in order. Loading is done on the way, each case keeping the series of its place."""
-    querier, broken = sampled.SampledQuerier(), ""
+    querier, left_out = sampled.SampledQuerier(), frozenset()
     found = []
     for number, head, body in _blocks(text):
         if head == "clear":
-            querier, broken = sampled.SampledQuerier(), ""
+            querier, left_out = sampled.SampledQuerier(), frozenset()
         elif head.startswith("load"):
             querier = _copied(querier)
             step = seconds(head.split()[1])
-            if head.startswith("load_with_nhcb"):
-                broken = broken or "native histograms with custom buckets"
             for line in body:
+                name, labels = sampled.metric_of(line)
+                if head.startswith("load_with_nhcb") and name.endswith("_bucket"):  # made of the buckets
+                    without = tuple(pair for pair in labels if pair[0] != "le")
+                    left_out |= {(name.removesuffix("_bucket"), without)}
                 try:
                     querier.load(step, line)
-                except NotImplementedError as error:  # such series are left out
-                    broken = str(error)
+                except NotImplementedError:
+                    left_out |= {(name, labels)}
         else:
-            found.append(_case(number, head, body, querier, broken))
+            found.append(_case(number, head, body, querier, left_out))
     return found
 
 
@@ -103,7 +105,7 @@ def _blocks(text):
         yield number, head, body
 
 
-def _case(number, head, body, querier, broken):
+def _case(number, head, body, querier, left_out):
     found = EVAL.match(head)
     if found is None:
         raise ValueError(f"line {number}: {head}")
@@ -112,7 +114,7 @@ def _case(number, head, body, querier, broken):
         times = [start + step * i for i in range(int((end - start) / step + 1e-9) + 1)]
     else:
         times = [seconds(found["at"])]
-    case = Case(number, found["query"], times, bool(found["start"]), querier, left_out=broken)
+    case = Case(number, found["query"], times, bool(found["start"]), querier, left_out=left_out)
     case.fails = found["kind"] == "_fail"
     case.is_ordered = found["kind"] == "_ordered"
     for line in body:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-import msgspec
-
 from collector.alerting.checks.dead_runbook import dead_runbook
 from collector.alerting.checks.division import division
 from collector.alerting.checks.empty_label import empty_label
@@ -18,6 +16,7 @@ from collector.alerting.checks.long_window import long_window
 from collector.alerting.checks.never_matches import never_matches
 from collector.alerting.checks.rate_of_gauge import rate_of_gauge
 from collector.alerting.checks.raw_counter import raw_counter
+from collector.alerting.checks.recorded import with_recorded
 from collector.alerting.checks.repeated_rule import repeated_rule
 from collector.alerting.checks.short_for import short_for
 from collector.alerting.checks.template_regex import template_regex
@@ -51,8 +50,7 @@ CHECKS: tuple[Callable[[Subject], Iterable[Problem]], ...] = (
 def findings(files: Sequence[RuleFile], ground: Ground) -> Iterator[Problem]:
     """Everything that is found in files that are used together. What they record is known to all of them."""
     rules = [(group, rule) for file in files for group in file.groups for rule in group.rules]
-    recorded = {rule.name: Known() for _, rule in rules if rule.kind == "record"}
-    ground = msgspec.structs.replace(ground, metrics={**recorded, **ground.metrics})
+    ground = with_recorded(ground, files)
     first: dict[Identity, RuleSpec] = {}
     for _, rule in rules:
         first.setdefault(identity(rule), rule)

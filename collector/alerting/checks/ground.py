@@ -11,6 +11,7 @@ import msgspec
 from collector.alerting.rulefile import GroupSpec, RuleSpec
 from collector.documents import Place
 from collector.model.errors import Problem
+from collector.model.labels import labels_of
 from collector.promql.syntax import parse
 
 DAY = 86_400.0
@@ -91,4 +92,6 @@ class Subject:
 
 def identity(rule: RuleSpec) -> Identity:
     """What must differ between any two rules."""
-    return rule.kind, rule.name, rule.written_labels, " ".join(rule.expr.text.split())
+    # an empty label is as none on an alert, and takes one away from what is recorded
+    labels = labels_of(rule.written_labels) if rule.kind == "alert" else rule.written_labels
+    return rule.kind, rule.name, labels, " ".join(rule.expr.text.split())

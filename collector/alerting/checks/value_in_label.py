@@ -25,4 +25,4 @@ def _varies(template: Template) -> bool:
         (isinstance(part, Variable) and (part.name == "$value" or part.fields[:1] == ("Value",)))
         or (isinstance(part, Field) and part.fields[0] == "Value")
         for part in template.parts()
-    ) or not template.called.isdisjoint(("now", "value"))
+    ) or not template.called.isdisjoint(("now", "since", "value"))

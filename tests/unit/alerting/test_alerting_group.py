@@ -80,6 +80,14 @@ def test_recording(make_group, series, written):
     assert math.isclose(written[1][3], 3)
 
 
+def test_an_empty_label_takes_one_away(make_group, series, written):
+    """A recording rule with an empty label records without that label."""
+    group = make_group(RECORD.replace("team: core", "team: core, job: ''"))
+    series.answers["x"] = {row(job="a", host="h"): 1}
+    group.evaluate(series, 0)
+    assert written == [("r", {"host": "h", "team": "core"}, 0, 1)]
+
+
 @pytest.mark.parametrize(
     ("elements", "error"),
     [

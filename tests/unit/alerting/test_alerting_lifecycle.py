@@ -121,6 +121,14 @@ def test_a_firing_alert_tells_its_new_value(make_rule, step):
     assert step(group, 20, {row(job="a"): 4}) == [("a", "firing")]
 
 
+def test_the_sign_of_nothing_is_told(make_rule, step):
+    """-0 after 0 is another text, as in Prometheus."""
+    group = make_rule("annotations: {a: '{{ $value }}'}")
+    step(group, 0, {row(job="a"): 0.0})
+    step(group, 15, {row(job="a"): -0.0})
+    assert dict(group.alerts()[0].annotations) == {"a": "-0"}
+
+
 @pytest.mark.parametrize(("text", "times"), [("{{ $value }}", 2), ('{{ query "y" | first | value }}', 3)])
 def test_texts_are_made_when_needed(make_rule, series, monkeypatch, text, times):
     """A text is made again where the element is another, or where the template looks outside."""

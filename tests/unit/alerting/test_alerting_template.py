@@ -83,10 +83,61 @@ def text_of(text, value=0.0, **labels):
         ('{{ parseDuration "1h30m" }} {{ parseDuration "-90s" }}', "5400 -90"),
         ('{{ urlQueryEscape "a/b c" }} {{ safeHtml "<b>" }} {{ now | printf "%.0f" }}', "a%2Fb+c <b> 1700000000"),
         ("{{ if gt $value 1.0 }}high{{ else }}low{{ end }}", "high"),
+        (
+            "{{ toTime 1435065584.128 }} {{ toTime -1.5 }}",
+            "2015-06-23 13:19:44.128 +0000 UTC 1969-12-31 23:59:58.5 +0000 UTC",
+        ),
+        (
+            '{{ (toTime 1435065584).Format "Mon Jan _2 15:04:05 2006 Z07:00 -0700 MST pm 002" }}',
+            "Tue Jun 23 13:19:44 2015 Z +0000 UTC pm 174",
+        ),
+        (
+            "{{ (now | toTime).Year }} {{ (toTime 1e9).Month }} {{ if eq (toTime 1e9).Weekday 0 }}sunday{{ end }}",
+            "2023 September sunday",
+        ),
+        (
+            '{{ ((toTime 0).Add 90000000000).Unix }} {{ ((toTime 0).AddDate 1 13 -1).Format "2006-01-02" }}',
+            "90 1972-01-31",
+        ),
+        ("{{ ((toTime 100).Sub (toTime 39.5)).Seconds }} {{ (toTime 5).Before (toTime 6) }}", "60.5 true"),
+        (
+            "{{ toDuration 3661.5 }} {{ toDuration 0.25 }} {{ toDuration -1e-6 }} {{ toDuration 0 }}",
+            "1h1m1.5s 250ms -1µs 0s",
+        ),
+        (
+            "{{ (toDuration 5400).Hours }} {{ (toDuration 89).Round 60000000000 }} {{ (toDuration 1.5).Nanoseconds }}",
+            "1.5 1m0s 1500000000",
+        ),
+        ('{{ printf "%v|%8s" (toDuration 5) (toDuration 61) }}', "5s|    1m1s"),
     ],
 )
 def test_text(text, expected):
     """An expansion gives the same text as in Prometheus."""
+    assert text_of(text, 1.25, job="j") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{{ join ", " (stringSlice "a" "b") }} {{ trimSpace "  x\\n" }} {{ safeUrl "u" }}', "a, b x u"),
+        ('{{ urlUnescape "a%2Fb+c" }} {{ base64encode "a?~" }} {{ base64decode "YT9-" }}', "a/b c YT9- a?~"),
+        (
+            '{{ toJson (dict "b" (list 1 2.0 "<&>") "a" nil "c" $labels) }}',
+            '{"a":null,"b":[1,2,"\\u003c\\u0026\\u003e"],"c":{"job":"j"}}',
+        ),
+        (
+            '{{ append (list 1) 2 "c" }} {{ toJson 1.5 }} {{ toJson (query "up" | first) }}',
+            '[1 2 c] 1.5 {"Labels":{"__name__":"up","host":"b"},"Value":2}',
+        ),
+        (
+            '{{ toTime 17e8 | tz "Europe/Paris" | date "02 Jan 15:04 MST -07:00" }} {{ toTime 1699999940 | since }}',
+            "14 Nov 23:13 CET +01:00 1m0s",
+        ),
+        ("{{ toJson (toTime 1.5) }} {{ toJson (toDuration 1) }}", '"1970-01-01T00:00:01.5Z" 1000000000'),
+    ],
+)
+def test_alertmanagers_functions(text, expected):
+    """What Alertmanager's templates have besides can be used in rules, too."""
     assert text_of(text, 1.25, job="j") == expected
 
 
@@ -115,6 +166,17 @@ def test_value(value, expected):
         ('{{ query "bad" }}', "1:4: error calling query: no such thing"),
         ('{{ humanize "one" }}', '1:4: error calling humanize: parsing "one": invalid syntax'),
         ('{{ match "(" "x" }}', "1:4: error calling match: `(` is no regular expression that RE2 takes: missing ): ("),
+        ('{{ toTime "NaN" }}', "1:4: error calling toTime: value is NaN or Inf"),
+        ("{{ (toTime 0).Day 5 }}", "1:5: wrong number of args for Day: want 0 got 1"),
+        ("{{ (toTime 0).Nothing }}", "1:5: can't evaluate field Nothing in type time.Time"),
+        ("{{ (toTime 0).Add $value }}", "1:19: wrong type for value; expected time.Duration; got float64"),
+        ("{{ $labels.job 5 }}", "1:4: can't give argument to non-function job"),
+        ('{{ tz "Mars/Base" (toTime 0) }}', "1:4: error calling tz: unknown time zone Mars/Base"),
+        ('{{ base64decode "?" }}', "1:4: error calling base64decode: illegal base64 data"),
+        ('{{ urlUnescape "%zz" }}', '1:4: error calling urlUnescape: invalid URL escape "%zz"'),
+        ('{{ dict "a" }}', "1:4: error calling dict: dict requires an even number of arguments"),
+        ("{{ dict 1 2 }}", "1:4: error calling dict: dict keys must be strings"),
+        ("{{ append 1 2 }}", "1:4: error calling append: append to type int"),
         ("{{ $value.foo }}", "1:4: can't evaluate field foo in type float64"),
         ("{{ gt $value 3 }}", "1:4: error calling gt: incompatible types for comparison: float64 and int"),
         (
@@ -133,6 +195,13 @@ def test_value(value, expected):
 def test_failure_is_returned(text, failure):
     """A template that fails while it runs says so in its result, and raises nothing."""
     assert expand(compile_template(text), (), 0.0, SCENE) == ("", failure)
+
+
+def test_no_json_of_what_is_no_number():
+    """JSON has no NaN."""
+    assert expand(compile_template("{{ toJson $value }}"), (), float("nan"), SCENE)[1].endswith(
+        "unsupported value: nan"
+    )
 
 
 def test_no_querier():

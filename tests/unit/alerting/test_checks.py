@@ -95,3 +95,50 @@ def test_no_expression_is_too_strange(tmp_path):
     lines = found(path)
     assert len(lines) > 100
     assert all(line.startswith(f"{path}:") for line in lines)
+
+
+RECORDED = """
+      - record: queue:failed:rate5m
+        expr: sum by (queue) (rate(task_failed_total[5m]))
+        labels: {stage: one}
+      - record: queue:failed:max
+        expr: max by (queue, stage) (queue:failed:rate5m)
+      - record: failed:any
+        expr: queue:failed:max > 0
+        labels: {queue: ''}
+      - alert: A
+        expr: sum by (task) (queue:failed:rate5m) > 1
+      - alert: B
+        expr: queue:failed:max{task="a"} > 1
+        annotations: {summary: '{{ $labels.queue }} {{ $labels.stage }} {{ $labels.error }}'}
+      - alert: C
+        expr: failed:any
+        annotations: {summary: '{{ $labels.stage }} {{ $labels.queue }}'}
+"""
+RECORDED_WELL = """
+      - record: queue:failed:rate5m
+        expr: sum by (queue) (rate(task_failed_total[5m]))
+        labels: {stage: one}
+      - record: from:elsewhere
+        expr: somebody_elses_metric > 1
+      - record: from:elsewhere
+        expr: queue:failed:rate5m
+      - alert: A
+        expr: sum by (queue) (queue:failed:rate5m) > 1
+        annotations: {summary: '{{ $labels.queue }}'}
+      - alert: B
+        expr: from:elsewhere{anything="x"}
+        annotations: {summary: '{{ $labels.whatever }}'}
+"""
+
+
+def test_labels_of_what_is_recorded(tmp_path):
+    """What a recording rule leaves of labels, and what it adds and takes away, is known to those who read it."""
+    path = write(tmp_path, "rules.yaml", RECORDED)
+    assert [line.removeprefix(f"{path}:") for line in found(path)] == [
+        "14:15: `queue:failed:rate5m` has no label `task`: it has queue, stage",
+        "16:15: `queue:failed:max` has no label `task`: it has queue, stage",
+        "17:23: `$labels.error` is always empty: the expression leaves no such label; it has queue, stage",
+        "20:23: `$labels.queue` is always empty: the expression leaves no such label; it has stage",
+    ]
+    assert found(write(tmp_path, "good.yaml", RECORDED_WELL)) == []

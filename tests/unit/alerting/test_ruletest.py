@@ -40,7 +40,7 @@ def test_broken(path):
 
 def test_there_are_enough():
     """The folder holds the mistakes that people make, each by its name."""
-    assert len(BROKEN) >= 40
+    assert len(BROKEN) >= 70
 
 
 def test_defaults():
@@ -129,6 +129,11 @@ def test_metric(text, labels):
 def test_values(text, values):
     """The expanding notation gives promtool's numbers, to the last digit."""
     assert notation.parse_values(text) == values
+
+
+def test_a_repeated_value_is_the_same():
+    """`-0x2` is -0 three times: nothing is added to it."""
+    assert [math.copysign(1, value) for value in notation.parse_values("-0x2 0x1")] == [-1, -1, -1, 1, 1]
 
 
 def test_stale_and_nan():

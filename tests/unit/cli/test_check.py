@@ -9,7 +9,9 @@ import pytest
 from collector.cli.main import main
 
 UNIT = Path(__file__).parents[1]
-BROKEN = sorted((*UNIT.glob("*/broken/*.yaml"), *UNIT.glob("alerting/findings/*.bad.yaml")))
+BROKEN = sorted(
+    (*UNIT.glob("*/broken/*.yaml"), *UNIT.glob("*/broken_tests/*.yaml"), *UNIT.glob("alerting/findings/*.bad.yaml"))
+)
 
 
 def check(capsys, *arguments):
@@ -31,8 +33,8 @@ def test_a_broken_file_gives_its_message(path, capsys, monkeypatch):
 
 
 def test_there_are_enough():
-    """The folders hold the mistakes that people make in rules and configurations."""
-    assert len(BROKEN) >= 40
+    """The folders hold the mistakes that people make in rules, their tests and configurations."""
+    assert len(BROKEN) >= 150
 
 
 def test_files_without_a_problem(capsys, tmp_path):
@@ -58,6 +60,24 @@ def test_rules_and_their_configuration_together(capsys, tmp_path):
             "1 problems in 1 files",
         ],
     )
+
+
+def test_the_rest_of_a_broken_file_is_checked(capsys, tmp_path):
+    """Rules that are right are looked at though others of their file are wrong; what those record is there."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "groups:\n- name: g\n  rules:\n"
+        "  - {record: 'task_a:b', expr: 'sum('}\n"
+        "  - {alert: A, expr: 'task_a:b > tasks_in_fligth', for: soon}\n"
+        "  - {alert: B, expr: 'task_a:b{x=\"y\"} > tasks_in_fligth'}\n"
+    )
+    code, _, err = check(capsys, path)
+    assert code == 1
+    assert [line.removeprefix(f"{path}:") for line in err[:-1]] == [
+        "4:33: the expression cannot be used: unclosed left parenthesis",
+        "5:57: `soon` is not a duration: write whole numbers with units, such as 30s, 5m or 1h30m",
+        "6:23: nothing gives the metric `tasks_in_fligth`: did you mean `tasks_in_flight`?",
+    ]
 
 
 @pytest.mark.parametrize(
