@@ -32,7 +32,8 @@ from urllib.parse import unquote, urlsplit
 class Sender:  # a bounded buffer that a thread empties; without a lock, and made anew in a forked child
     to, token = os.getenv("TASKTRAIL_URL") or "http://127.0.0.1:9810/v1/events", os.getenv("TASKTRAIL_TOKEN", "")
     limit, batch, linger = 10_000, 500, 0.05  # events that wait, events sent at once, seconds between two sendings
-    encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+    code = json.JSONEncoder(ensure_ascii=False, default=str, skipkeys=True).encode
+    line = lambda self, event: (self.code(event) + "\n").encode("utf-8", "replace")
 
     def __init__(self):
         self.waiting, self.bell, self.drops = collections.deque(), queue.SimpleQueue(), itertools.count()
@@ -42,9 +43,8 @@ class Sender:  # a bounded buffer that a thread empties; without a lock, and mad
     def put(self, make, *args, **kwargs):  # buffers or drops the events that `make` gives; never waits, never raises
         try:
             for event in make(*args, **kwargs):
-                line = self.encode({"time": time.time(), "worker": self.worker, **event}) + "\n"
-                is_full = len(self.waiting) >= self.limit
-                next(self.drops) if is_full else self.waiting.append(line.encode("utf-8", "replace"))
+                event = {"time": time.time(), "worker": self.worker, **event}
+                next(self.drops) if len(self.waiting) >= self.limit else self.waiting.append(event)
             next(self.start, int)()  # the thread, the first time
             self.bell.qsize() or self.bell.put(None)
         except Exception:
@@ -61,10 +61,10 @@ class Sender:  # a bounded buffer that a thread empties; without a lock, and mad
             time.sleep(self.linger)
             dropped = next(self.drops) - told  # the counter also counts each look at it
             lost = {"kind": "heartbeat", "worker": self.worker, "labels": {"dropped": f"{dropped}"}}
-            lines = [self.waiting[index] for index in range(min(self.batch, len(self.waiting)))]
             try:
+                lines = [self.line(self.waiting[index]) for index in range(min(self.batch, len(self.waiting)))]
                 send = send or (self.to if callable(self.to) else self.connect(urlsplit(self.to)))
-                send(lines + [self.encode(lost).encode() + b"\n"] * (dropped > 0))
+                send(lines + [self.line(lost)] * (dropped > 0))
             except Exception as error:
                 if getattr(error, "code", 0) not in (400, 413):  # HTTP: not readable, and never will be
                     send, failures, told = None, failures + 1, told + 1
@@ -126,5 +126,11 @@ def task(task_id, *, retried=(), **fields):
 def _fact(kind, task_id, error=None, labels=None, **fields):
     if isinstance(error, BaseException):
         error, fields["error_message"] = type(error).__name__, str(error)[:1000]
-    labels = {str(name): str(value) for name, value in (labels or {}).items()}
-    yield {"kind": kind, "task_id": task_id and str(task_id), "error": error, "labels": labels, **fields}
+    fields.update(kind=kind, task_id=task_id, error=error)
+    yield {
+        "labels": {str(name): str(value) for name, value in (labels or {}).items()},
+        **{
+            name: value if isinstance(value, (int, float, type(None))) else str(value) for name, value in fields.items()
+        },
+        "task_id": None if task_id is None else str(task_id),
+    }

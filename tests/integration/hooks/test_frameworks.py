@@ -47,8 +47,10 @@ def test_what_is_counted_is_what_happened(name, site, run, tmp_path):
     app.start()
     app.publish(TASKS)
     app.wait_finished(TASKS, 60 + TASKS / 10)
-    truth, deadline = expected(app), time.monotonic() + 20
-    while (seen := {key: count for key, count in counted(daemon).items() if key[1] in COMPARED}) != truth:
+    deadline = time.monotonic() + 20
+    while (seen := {key: count for key, count in counted(daemon).items() if key[1] in COMPARED}) != (
+        truth := expected(app)
+    ):
         different = {key: (seen.get(key), truth.get(key)) for key in {*seen, *truth} if seen.get(key) != truth.get(key)}
         assert time.monotonic() < deadline, f"counted and true: {different}\n{app.log[-2000:]}"
         time.sleep(0.2)

@@ -6,8 +6,9 @@ import tasktrail_arq
 from arq import Retry, create_pool
 from arq.connections import RedisSettings
 from arq.worker import func
-from truth import REDIS, act, note, plan
+from truth import REDIS, act, note, plan, watch
 
+watch(tasktrail_arq.SENDER)
 WORKERS = [["arq", "app_arq.WorkerSettings"]]
 
 

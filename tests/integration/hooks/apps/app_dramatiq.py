@@ -4,12 +4,13 @@ import dramatiq
 import tasktrail_dramatiq
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import CurrentMessage
-from truth import REDIS, act, note, plan
+from truth import REDIS, act, note, plan, watch
 
 broker = RedisBroker(url=REDIS)
 broker.add_middleware(CurrentMessage())
 dramatiq.set_broker(broker)
 tasktrail_dramatiq.install(broker)
+watch(tasktrail_dramatiq.SENDER)
 WORKERS = [["dramatiq", "app_dramatiq", "--processes", "2", "--threads", "4"]]
 
 

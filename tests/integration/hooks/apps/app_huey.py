@@ -2,10 +2,11 @@
 
 import tasktrail_huey
 from huey import RedisHuey
-from truth import REDIS, act, note, plan
+from truth import REDIS, act, note, plan, watch
 
 huey = RedisHuey("hooks", url=REDIS, store_none=False)
 tasktrail_huey.install(huey)
+watch(tasktrail_huey.SENDER)
 WORKERS = [["huey_consumer", "app_huey.huey", "--workers", "2", "--worker-type", "process", "--quiet"]]
 
 

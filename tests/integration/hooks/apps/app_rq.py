@@ -1,11 +1,14 @@
 """RQ, two workers that fork for each job."""
 
 from rq import Queue, Retry, get_current_job
-from truth import REDIS, act, note, plan
+from tasktrail_rq import SENDER, Worker  # noqa: F401 - the command line names it
+from truth import REDIS, act, note, plan, watch
 
 import redis
 
-WORKERS = [["rq", "worker", "--worker-class", "tasktrail_rq.Worker", "--url", REDIS, "--quiet", "hooks"]] * 2
+watch(SENDER)
+
+WORKERS = [["rq", "worker", "--worker-class", "app_rq.Worker", "--url", REDIS, "--quiet", "hooks"]] * 2
 
 
 def run(name):

@@ -4,8 +4,9 @@ import asyncio
 
 import tasktrail_saq
 from saq import Queue
-from truth import REDIS, act, note, plan
+from truth import REDIS, act, note, plan, watch
 
+watch(tasktrail_saq.SENDER)
 WORKERS = [["saq", "app_saq.settings"]]
 
 

@@ -4,10 +4,11 @@ import asyncio
 
 import tasktrail_streaq
 from streaq import StreaqRetry, Worker
-from truth import REDIS, act, note, plan
+from truth import REDIS, act, note, plan, watch
 
 worker = Worker(redis_url=REDIS, queue_name="hooks", concurrency=20)
 tasktrail_streaq.install(worker)
+watch(tasktrail_streaq.SENDER)
 WORKERS = [["streaq", "run", "app_streaq:worker"]]
 
 

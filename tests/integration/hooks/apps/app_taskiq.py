@@ -5,10 +5,11 @@ import asyncio
 import tasktrail_taskiq
 from taskiq import Context, SimpleRetryMiddleware, TaskiqDepends
 from taskiq_redis import RedisStreamBroker
-from truth import REDIS, act, note, plan
+from truth import REDIS, act, note, plan, watch
 
 broker = RedisStreamBroker(REDIS, queue_name="hooks").with_middlewares(SimpleRetryMiddleware(default_retry_count=3))
 tasktrail_taskiq.install(broker)
+watch(tasktrail_taskiq.SENDER)
 WORKERS = [["taskiq", "worker", "app_taskiq:broker", "--workers", "2", "--log-level", "ERROR"]]
 
 

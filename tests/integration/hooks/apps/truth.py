@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 REDIS = os.environ["APP_REDIS"]
 COUNT = int(os.environ.get("APP_TASKS", "0"))
@@ -16,6 +17,21 @@ class PeerError(Exception):
         super().__init__('peer "db-1" went away\nsecond line: ünïcode')
 
 
+def watch(sender):
+    """Set a hook's limit, and write down how long each of its calls takes, where the environment asks for it."""
+    sender.limit = int(os.environ.get("APP_LIMIT", str(sender.limit)))
+    if "APP_TIMES" not in os.environ:
+        return
+    times, put = os.open(os.environ["APP_TIMES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), sender.put
+
+    def timed(*args, **kwargs):
+        began = time.perf_counter()
+        put(*args, **kwargs)
+        os.write(times, b"%.2f\n" % ((time.perf_counter() - began) * 1e6))
+
+    sender.put = timed
+
+
 def plan():
     """The names of the tasks to publish, in their order."""
     return [_PLAN.get(number % 20, "fine") for number in range(COUNT)]
@@ -28,7 +44,7 @@ def note(what, task_id, name, **more):
 
 def act(name, task_id, attempt, tries, error=PeerError):
     """One run of a task: `flaky` fails in its first, `doomed` in each of its `tries`, `explode` at once for good."""
-    note("start", task_id, name)
+    note("start", task_id, name, attempt=attempt)
     if name == "explode":
         note("raise", task_id, name, retry=False, error="KeyError")
         raise KeyError("missing")
