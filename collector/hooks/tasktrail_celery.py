@@ -31,8 +31,8 @@ class Sender:  # a bounded buffer that a thread empties; without a lock, and mad
 
     def put(self, make, *args, **kwargs):  # buffers or drops the events that `make` gives; never waits, never raises
         try:
-            for event in make(*args, **kwargs):
-                event = {"time": time.time(), "worker": self.worker, **event}
+            for fields in make(*args, **kwargs):
+                event = {"time": time.time(), "worker": self.worker, **fields}
                 next(self.drops) if len(self.waiting) >= self.limit else self.waiting.append(event)
             next(self.start, int)()  # the thread, the first time
             self.bell.qsize() or self.bell.put(None)
@@ -93,17 +93,18 @@ SENDER = Sender()
 os.register_at_fork(after_in_child=SENDER.__init__)
 atexit.register(SENDER.flush)
 
-ENDS = {"SUCCESS": "succeeded", "FAILURE": "failed", "RETRY": "retried", "REJECTED": "rejected"}
+ENDS = {"SUCCESS": "succeeded", "RETRY": "retried", "REJECTED": "rejected"}
 publishing = threading.local()  # when and into which queue: known before a message is published, told afterwards
 
 
-def fact(kind, request, error=None, **more):
-    get, where = request.get, request.get("delivery_info") or {}
-    key, group = where.get("routing_key"), get("group")
+def fact(kind, request, raised=None, **more):
+    get = (request if isinstance(request, dict) else vars(request)).get  # Context.get is a slow one
+    where, group = get("delivery_info") or {}, get("group")
+    key = where.get("routing_key")
     fields = {name: get(name) for name in ("parent_id", "root_id", "eta", "expires", "traceparent", "task")}
     fields.update(kind=kind, task_id=get("id"), worker=get("hostname"), attempt=(get("retries") or 0) + 1)
     fields.update(queue=key if where.get("exchange") in ("", None, key) else None, labels=group and {"group": group})
-    fields.update(error=error and type(error).__name__, error_message=error and str(error)[:1000])
+    fields.update(error=raised and type(raised).__name__, error_message=raised and str(raised)[:1000])
     return [{**fields, **more}]
 
 
@@ -111,6 +112,12 @@ def ended(task, state, retval, **_):
     kind = "requeued" if state == "REJECTED" and retval.requeue else ENDS.get(state)
     error = None if state == "SUCCESS" else getattr(retval, "exc", None) or retval
     return fact(kind, task.request, error) if kind else []
+
+
+def failed(sender, task_id, exception, **_):  # also told by the main process, of time limits and dead pool processes
+    if sender.request.id == task_id:
+        return fact("failed", sender.request, exception)
+    return fact("failed", {"id": task_id}, exception, task=sender.name, attempt=None)
 
 
 HOOKS = {
@@ -123,11 +130,9 @@ HOOKS = {
     "task_received": lambda request, **_: fact("received", request.request_dict, worker=request.hostname),
     "task_prerun": lambda task, **_: fact("started", task.request),
     "task_postrun": ended,
-    "task_failure": lambda sender, task_id, exception, **_: (  # told by the main process: a dead pool process, say
-        [] if sender.request.id else fact("failed", {"id": task_id}, exception, task=sender.name, attempt=None)
-    ),
+    "task_failure": failed,
     "task_revoked": lambda request, expired, **_: fact("expired" if expired else "revoked", request),
-    "task_unknown": lambda name, id, exc, **_: fact("failed", {"id": id}, exc, task=name),
+    "task_unknown": lambda name, id, **_: fact("failed", {"id": id}, task=name, error="NotRegistered"),
     "worker_ready": lambda sender, **_: [{"kind": "online", "worker": sender.hostname}],
     "heartbeat_sent": lambda sender, **_: [{"kind": "heartbeat", "worker": sender.eventer.hostname}],
     "worker_shutdown": lambda sender, **_: [{"kind": "offline", "worker": sender.hostname}],

@@ -31,8 +31,8 @@ class Sender:  # a bounded buffer that a thread empties; without a lock, and mad
 
     def put(self, make, *args, **kwargs):  # buffers or drops the events that `make` gives; never waits, never raises
         try:
-            for event in make(*args, **kwargs):
-                event = {"time": time.time(), "worker": self.worker, **event}
+            for fields in make(*args, **kwargs):
+                event = {"time": time.time(), "worker": self.worker, **fields}
                 next(self.drops) if len(self.waiting) >= self.limit else self.waiting.append(event)
             next(self.start, int)()  # the thread, the first time
             self.bell.qsize() or self.bell.put(None)

@@ -1,7 +1,13 @@
 """Celery, a prefork worker on Redis."""
 
+import datetime as dt
+import os
+import signal
+import time
+
 import celery
 import tasktrail_celery
+from celery.exceptions import Reject
 from truth import REDIS, PeerError, act, note, plan, watch
 
 app = celery.Celery("app", broker=REDIS)
@@ -29,3 +35,39 @@ def produce():
     for name in plan():
         sent = TASKS[name].apply_async(queue="hooks")
         note("published", sent.id, name)
+
+
+@app.task(bind=True, name="app.reject", acks_late=True)
+def reject(self, requeue):
+    """Gives its message back, once or for good."""
+    raise Reject("not today", requeue=requeue and not self.request.delivery_info["redelivered"])
+
+
+@app.task(name="app.hang", time_limit=1)
+def hang():
+    """Runs into its hard time limit."""
+    time.sleep(60)
+
+
+@app.task(name="app.die")
+def die():
+    """Takes its process along."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def produce_odd():
+    """One of each odd end; gives the ids by name."""
+    ids = {
+        "traced": TASKS["fine"].apply_async(queue="hooks", headers={"traceparent": f"00-{'a' * 32}-{'b' * 16}-03"}).id,
+        "rejected": reject.apply_async((False,), queue="hooks").id,
+        "requeued": reject.apply_async((True,), queue="hooks").id,
+        "limited": hang.apply_async(queue="hooks").id,
+        "late": TASKS["fine"]
+        .apply_async(queue="hooks", expires=dt.datetime.now(dt.timezone.utc) - dt.timedelta(seconds=5))
+        .id,
+        "unknown": app.send_task("app.nowhere", queue="hooks").id,
+    }
+    grouped = celery.group(TASKS["fine"].s().set(queue="hooks") for _ in range(2)).apply_async()
+    chain = celery.chain(TASKS["fine"].s().set(queue="hooks"), TASKS["fine"].si().set(queue="hooks")).apply_async()
+    ids.update(group=grouped.id, member=grouped.results[0].id, second=chain.id, first=chain.parent.id)
+    return ids
