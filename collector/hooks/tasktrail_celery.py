@@ -144,4 +144,5 @@ def install():
     import celery.signals
 
     for name, make in HOOKS.items():
-        getattr(celery.signals, name).connect(lambda make=make, **told: SENDER.put(make, **told), weak=False)
+        hook = lambda make=make, **told: SENDER.put(make, **told)
+        getattr(celery.signals, name).connect(hook, weak=False, dispatch_uid="tasktrail")  # once, however often asked

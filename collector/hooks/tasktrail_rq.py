@@ -96,22 +96,21 @@ import sys
 
 import rq
 
-READER, WRITER = os.pipe()  # work horses end without a goodbye: their worker sends what they have to tell
-os.set_blocking(WRITER, False)
-Pipe = type("Pipe", (list,), {"append": lambda self, event: os.write(WRITER, SENDER.line(event))})
-
 
 class Hooked:
     def work(self, *args, **kwargs):
-        threading.Thread(target=self.relay, daemon=True).start()
+        reader, self.writer = os.pipe()  # work horses end without a goodbye: their worker sends what they have to tell
+        os.set_blocking(self.writer, False)
+        threading.Thread(target=self.relay, args=(reader,), daemon=True).start()
         return super().work(*args, **kwargs)
 
-    def relay(self):
-        for line in open(READER, "rb"):
+    def relay(self, reader):
+        for line in open(reader, "rb"):
             SENDER.put(lambda line=line: [json.loads(line)])
 
     def main_work_horse(self, *args, **kwargs):
-        SENDER.waiting, SENDER.start = Pipe(), iter(())
+        write = lambda _, event: os.write(self.writer, SENDER.line(event))
+        SENDER.waiting, SENDER.start = type("Pipe", (list,), {"append": write})(), iter(())
         return super().main_work_horse(*args, **kwargs)
 
     def perform_job(self, job, *args, **kwargs):

@@ -13,6 +13,7 @@ from truth import REDIS, PeerError, act, note, plan, watch
 app = celery.Celery("app", broker=REDIS)
 app.conf.update(task_ignore_result=True, broker_connection_retry_on_startup=True, worker_prefetch_multiplier=16)
 tasktrail_celery.install()
+tasktrail_celery.install()  # a second time changes nothing
 watch(tasktrail_celery.SENDER)
 WORKERS = [["celery", "-A", "app_celery", "worker", "-c", "3", "--loglevel", "WARNING", "-Q", "hooks"]]
 
