@@ -104,7 +104,8 @@ def fact(kind, request, raised=None, **more):
     fields = {name: get(name) for name in ("parent_id", "root_id", "eta", "expires", "traceparent", "task")}
     fields.update(kind=kind, task_id=get("id"), worker=get("hostname"), attempt=(get("retries") or 0) + 1)
     fields.update(queue=key if where.get("exchange") in ("", None, key) else None, labels=group and {"group": group})
-    fields.update(error=raised and type(raised).__name__, error_message=raised and str(raised)[:1000])
+    name = getattr(raised, "exc_cls_name", type(raised).__name__)  # Celery wraps an error that cannot be pickled
+    fields.update(error=raised and name, error_message=raised and str(raised)[:1000])
     return [{**fields, **more}]
 
 
