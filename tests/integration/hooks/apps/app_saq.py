@@ -34,7 +34,7 @@ async def publish():
     queue = settings["queue"]
     await queue.connect()
     # A worker's first sweep runs jobs again that are just being taken, under the same attempt: let it be over.
-    while not await queue.redis.exists(queue._sweep):
+    while not await queue.redis.exists(queue._sweep):  # noqa: ASYNC110 - another process does it
         await asyncio.sleep(0.05)
     for name in plan():
         job = await queue.enqueue(f"app.{name}", retries=1 if name == "explode" else 3)
