@@ -1,4 +1,5 @@
-# make demo | test | check | bench | bench-full | bench-peers | brokers: each does its own set-up in .venv.
+# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | brokers: each does its own set-up
+# in .venv.
 #
 # Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench).
 
@@ -8,7 +9,7 @@ SECONDS ?= 60
 ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench bench-full bench-peers brokers clean
+.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full brokers clean
 
 help:
 	@sed -n '1,3s/^# \{0,1\}//p' Makefile
@@ -41,6 +42,13 @@ bench-full: bench
 
 bench-peers: $(VENV)/.dev
 	$(BIN)/python -m tests.bench.peers $(ARGS)
+
+# Each hook in real workers of its framework: what it costs, and 10,000 tasks of which none is lost or counted twice.
+bench-hooks: $(VENV)/.dev
+	$(BIN)/python -m tests.bench.hooks $(ARGS)
+
+hooks-full: $(VENV)/.dev
+	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
 
 brokers: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers up

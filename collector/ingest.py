@@ -13,7 +13,8 @@ from itertools import groupby
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
-from collector.model.record import Batch, Outcome, Refusal, Refusals
+from collector.model.event import Event
+from collector.model.record import Batch, Gap, Outcome, Refusal, Refusals
 from collector.model.secret import mask
 from collector.series.observe import observe
 from collector.series.store import Store
@@ -28,6 +29,9 @@ OBSERVED_AT_ONCE = 4000
 """Transitions that may wait until they are observed: numpy costs by the call. Whoever reads the series lets them in."""
 
 INTERNAL_ERROR = "internal_error"
+
+LONGEST_COUNT = 9
+"""Digits of the number of events that a worker says it dropped; more is nonsense."""
 
 
 def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
@@ -95,6 +99,8 @@ class Ingest:
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
+            if outcome.ignored:
+                self._tell_drops(axis, batch, events)
             if len(self._out.codes) >= OBSERVED_AT_ONCE:
                 self.observe()
         outcome.ignored += decoded.ignored
@@ -133,6 +139,25 @@ class Ingest:
         observe(self._out, self._store)
         self._out.clear()
         return more
+
+    def _tell_drops(self, axis: Axis, batch: Batch, events: Sequence[Event]) -> None:
+        """A worker's hook says by the label `dropped` of a heartbeat how many events it had no room for: a hole."""
+        for event in events:
+            dropped = (event.labels or {}).get("dropped", "") if event.kind == "heartbeat" else ""
+            if dropped.isdecimal() and len(dropped) <= LONGEST_COUNT:
+                start = axis.read_at if axis.read_at > 0 else batch.received_at
+                place = f"{batch.place} from {event.worker or 'a worker'}"
+                gap = Gap(
+                    source=axis.name,
+                    place=place,
+                    start=start,
+                    end=batch.received_at,
+                    estimate=int(dropped),
+                    reason="dropped_by_worker",
+                )
+                axis.gaps.append(gap)
+                del axis.gaps[:-100]
+                self._telemetry.gap(gap)
 
     def _one_by_one(
         self,

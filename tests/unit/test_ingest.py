@@ -37,6 +37,17 @@ def test_every_event_has_one_outcome() -> None:
     assert made.telemetry.get("tasktrail_events", ("s", "accepted")) == 3
 
 
+def test_what_a_worker_had_to_drop_is_a_gap() -> None:
+    """The label `dropped` of a heartbeat puts a hole with its size on record; what is no number of events does not."""
+    made = pipeline()
+    told = [{"dropped": "12"}, {"dropped": "-3"}, {"dropped": "1" * 30}, {"dropped": "x"}, {"other": "4"}, None]
+    count(made, [event("heartbeat", "", worker="w1", labels=labels) for labels in told])
+    count(made, [event("started", "1", T0, labels={"dropped": "5"})])
+    ((gap, size),) = [(gap, gap.estimate) for gap in made.axes[0].gaps]
+    assert (gap.reason, gap.place, size) == ("dropped_by_worker", "p from w1", 12)
+    assert made.telemetry.get("tasktrail_source_missed_records", ("s",)) == 12
+
+
 def test_a_rejected_record_is_kept_with_its_place_and_beginning() -> None:
     """A record that is no event is set aside by reason, with its receipt and first bytes, secrets masked."""
     made = pipeline()

@@ -1,0 +1,149 @@
+"""Tells Tasktrail what Dramatiq does: `tasktrail_dramatiq.install(broker)`, where the broker is made.
+
+Standard library only, Python 3.8 or later; copy it anywhere. Where to send is in TASKTRAIL_URL.
+"""
+
+# --- sender: the same lines in every file of this folder, so that each works when it is copied alone ---
+import atexit
+import collections
+import itertools
+import json
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+import urllib.request
+from urllib.parse import unquote, urlsplit
+
+
+class Sender:  # a bounded buffer that a thread empties; without a lock, and made anew in a forked child
+    to, token = os.getenv("TASKTRAIL_URL") or "http://127.0.0.1:9810/v1/events", os.getenv("TASKTRAIL_TOKEN", "")
+    limit, batch, linger = 10_000, 500, 0.05  # events that wait, events sent at once, seconds between two sendings
+    code = json.JSONEncoder(ensure_ascii=False, default=str, skipkeys=True).encode
+    line = lambda self, event: (self.code(event) + "\n").encode("utf-8", "replace")
+
+    def __init__(self):
+        self.waiting, self.bell, self.drops = collections.deque(), queue.SimpleQueue(), itertools.count()
+        self.start = iter([threading.Thread(target=self.run, name="tasktrail", daemon=True).start])
+        self.worker = f"{socket.gethostname()}:{os.getpid()}"
+
+    def put(self, make, *args, **kwargs):  # buffers or drops the events that `make` gives; never waits, never raises
+        try:
+            for fields in make(*args, **kwargs) or ():
+                event = {"time": time.time(), "worker": self.worker, **fields}
+                next(self.drops) if len(self.waiting) >= self.limit else self.waiting.append(event)
+            next(self.start, int)()  # the thread, the first time
+            self.bell.qsize() or self.bell.put(None)
+        except Exception:
+            next(self.drops)
+
+    def flush(self, seconds=1.0):  # waits until all is sent, but no longer than this
+        end = time.monotonic() + seconds
+        while self.waiting and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def run(self):
+        send, failures, told = None, 0, 0
+        while self.waiting or self.bell.get() is None:
+            time.sleep(self.linger)
+            dropped = next(self.drops) - told  # the counter also counts each look at it
+            lost = {"kind": "heartbeat", "worker": self.worker, "labels": {"dropped": f"{dropped}"}}
+            try:
+                lines = [self.line(self.waiting[index]) for index in range(min(self.batch, len(self.waiting)))]
+                send = send or (self.to if callable(self.to) else self.connect(urlsplit(self.to)))
+                send(lines + [self.line(lost)] * (dropped > 0))
+            except Exception as error:
+                if getattr(error, "code", 0) not in (400, 413):  # HTTP: not readable, and never will be
+                    send, failures, told = None, failures + 1, told + 1
+                    if failures == 2:  # one alone may mean no more than that the connection was idle for too long
+                        logging.getLogger("tasktrail").warning("events wait, they cannot be sent: %r", error)
+                    time.sleep(0.1 * 2 ** min(failures, 6))
+                    continue
+            failures, told = 0, told + dropped + 1
+            [self.waiting.popleft() for _ in lines]
+
+    def connect(self, url):  # a function that sends lines over a new connection
+        if url.scheme in ("http", "https"):
+            post = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+            head = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {self.token}"}
+            return lambda lines: post(urllib.request.Request(self.to, b"".join(lines), head), timeout=30).close()
+        if url.scheme == "unix":
+            wire = socket.socket(socket.AF_UNIX)
+            wire.connect(unquote(url.path))
+            return lambda lines: wire.sendall(b"".join(lines))
+        wire = socket.create_connection((url.hostname, url.port or 6379), 30)  # redis-stream
+        replies, (database, _, stream) = wire.makefile("rb"), url.path[1:].partition("/")
+
+        def ask(*words):
+            wire.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+            reply = replies.readline()
+            if reply[:1] not in (b"+", b"$"):
+                raise OSError(reply)
+            return reply[:1] == b"+" or replies.readline()
+
+        url.password and ask(b"AUTH", *(unquote(word).encode() for word in (url.username, url.password) if word))
+        ask(b"SELECT", database.encode())
+        add = [b"XADD", unquote(stream).encode(), b"MAXLEN", b"~", b"100000", b"*", b"data"]
+        return lambda lines: [ask(*add, line) for line in lines]
+
+
+SENDER = Sender()
+os.register_at_fork(after_in_child=SENDER.__init__)
+atexit.register(SENDER.flush)
+tries = lambda message: (message.options.get("retries") or 0) + 1
+
+
+def fact(kind, message, error=None, **more):
+    fields = {"kind": kind, "task_id": message.message_id, "task": message.actor_name, "attempt": tries(message)}
+    fields.update(queue=message.queue_name.split(".DQ")[0], traceparent=message.options.get("traceparent"))
+    fields.update(error=error and type(error).__name__, error_message=error and str(error)[:1000])
+    return {**fields, **more}
+
+
+def verdict(message, is_dead):
+    seen = vars(message).pop("tasktrail", {})
+    if "kind" in seen:  # else it was only held until its time came
+        yield fact(message=message, **{**seen, "kind": "failed" if is_dead and "error" in seen else seen["kind"]})
+        if is_dead:
+            yield fact(message=message, **{**seen, "kind": "dead_lettered", "time": time.time()})
+
+
+class Hook:
+    """An end is told when its message is given back: only then is it known whether another try comes."""
+
+    def __init__(self):
+        self.publishing, self.delayed = threading.local(), set()
+
+    def before_enqueue(self, broker, message, delay):
+        self.publishing.time = time.time()
+
+    def after_enqueue(self, broker, message, delay):
+        if message.message_id in self.delayed:  # it was sent before, and now its time has come
+            return self.delayed.discard(message.message_id)
+        more = {"eta": delay and self.publishing.time + delay / 1000, "worker": None, **vars(self.publishing)}
+        return tries(message) > 1 or SENDER.put(lambda: [fact("sent", message, **more)])  # a retry is the same task
+
+    def before_process_message(self, broker, message):
+        message.tasktrail = {"attempt": tries(message)}  # whoever counts retries does so before we are asked again
+        SENDER.put(lambda: [fact("started", message)])
+
+    def after_process_message(self, broker, message, *, result=None, exception=None):
+        end = {"kind": "succeeded"} if exception is None else {"kind": "retried", "error": exception}
+        vars(message).setdefault("tasktrail", {}).update(end, time=time.time())
+
+    def after_skip_message(self, broker, message):
+        message.tasktrail = {"kind": "expired" if message.failed else "revoked", "time": time.time()}
+
+    before_delay_message = lambda self, broker, message: self.delayed.add(message.message_id)
+    after_ack = lambda self, broker, message: SENDER.put(verdict, message, is_dead=False)
+    after_nack = lambda self, broker, message: SENDER.put(verdict, message, is_dead=True)
+    after_worker_boot = lambda self, broker, worker: SENDER.put(lambda: [{"kind": "online"}])
+    after_worker_shutdown = lambda self, broker, worker: SENDER.put(lambda: [{"kind": "offline"}]) or SENDER.flush()
+
+
+def install(broker):
+    import dramatiq
+
+    broker.add_middleware(type("Tasktrail", (Hook, dramatiq.Middleware), {})())

@@ -1,0 +1,148 @@
+"""Tells Tasktrail what taskiq does: `tasktrail_taskiq.install(broker)`, where the broker is made.
+
+Standard library only, Python 3.8 or later; copy it anywhere. Where to send is in TASKTRAIL_URL.
+"""
+
+# --- sender: the same lines in every file of this folder, so that each works when it is copied alone ---
+import atexit
+import collections
+import itertools
+import json
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+import urllib.request
+from urllib.parse import unquote, urlsplit
+
+
+class Sender:  # a bounded buffer that a thread empties; without a lock, and made anew in a forked child
+    to, token = os.getenv("TASKTRAIL_URL") or "http://127.0.0.1:9810/v1/events", os.getenv("TASKTRAIL_TOKEN", "")
+    limit, batch, linger = 10_000, 500, 0.05  # events that wait, events sent at once, seconds between two sendings
+    code = json.JSONEncoder(ensure_ascii=False, default=str, skipkeys=True).encode
+    line = lambda self, event: (self.code(event) + "\n").encode("utf-8", "replace")
+
+    def __init__(self):
+        self.waiting, self.bell, self.drops = collections.deque(), queue.SimpleQueue(), itertools.count()
+        self.start = iter([threading.Thread(target=self.run, name="tasktrail", daemon=True).start])
+        self.worker = f"{socket.gethostname()}:{os.getpid()}"
+
+    def put(self, make, *args, **kwargs):  # buffers or drops the events that `make` gives; never waits, never raises
+        try:
+            for fields in make(*args, **kwargs) or ():
+                event = {"time": time.time(), "worker": self.worker, **fields}
+                next(self.drops) if len(self.waiting) >= self.limit else self.waiting.append(event)
+            next(self.start, int)()  # the thread, the first time
+            self.bell.qsize() or self.bell.put(None)
+        except Exception:
+            next(self.drops)
+
+    def flush(self, seconds=1.0):  # waits until all is sent, but no longer than this
+        end = time.monotonic() + seconds
+        while self.waiting and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def run(self):
+        send, failures, told = None, 0, 0
+        while self.waiting or self.bell.get() is None:
+            time.sleep(self.linger)
+            dropped = next(self.drops) - told  # the counter also counts each look at it
+            lost = {"kind": "heartbeat", "worker": self.worker, "labels": {"dropped": f"{dropped}"}}
+            try:
+                lines = [self.line(self.waiting[index]) for index in range(min(self.batch, len(self.waiting)))]
+                send = send or (self.to if callable(self.to) else self.connect(urlsplit(self.to)))
+                send(lines + [self.line(lost)] * (dropped > 0))
+            except Exception as error:
+                if getattr(error, "code", 0) not in (400, 413):  # HTTP: not readable, and never will be
+                    send, failures, told = None, failures + 1, told + 1
+                    if failures == 2:  # one alone may mean no more than that the connection was idle for too long
+                        logging.getLogger("tasktrail").warning("events wait, they cannot be sent: %r", error)
+                    time.sleep(0.1 * 2 ** min(failures, 6))
+                    continue
+            failures, told = 0, told + dropped + 1
+            [self.waiting.popleft() for _ in lines]
+
+    def connect(self, url):  # a function that sends lines over a new connection
+        if url.scheme in ("http", "https"):
+            post = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+            head = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {self.token}"}
+            return lambda lines: post(urllib.request.Request(self.to, b"".join(lines), head), timeout=30).close()
+        if url.scheme == "unix":
+            wire = socket.socket(socket.AF_UNIX)
+            wire.connect(unquote(url.path))
+            return lambda lines: wire.sendall(b"".join(lines))
+        wire = socket.create_connection((url.hostname, url.port or 6379), 30)  # redis-stream
+        replies, (database, _, stream) = wire.makefile("rb"), url.path[1:].partition("/")
+
+        def ask(*words):
+            wire.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words))
+            reply = replies.readline()
+            if reply[:1] not in (b"+", b"$"):
+                raise OSError(reply)
+            return reply[:1] == b"+" or replies.readline()
+
+        url.password and ask(b"AUTH", *(unquote(word).encode() for word in (url.username, url.password) if word))
+        ask(b"SELECT", database.encode())
+        add = [b"XADD", unquote(stream).encode(), b"MAXLEN", b"~", b"100000", b"*", b"data"]
+        return lambda lines: [ask(*add, line) for line in lines]
+
+
+SENDER = Sender()
+os.register_at_fork(after_in_child=SENDER.__init__)
+atexit.register(SENDER.flush)
+import contextvars
+
+sending = contextvars.ContextVar("sending", default=0.0)  # when it began
+running = contextvars.ContextVar("running", default={})  # what is known of the run so far
+KINDS = {"NoneType": "succeeded", "NoResultError": "requeued", "TaskRejectedError": "rejected"}  # by the error
+
+
+def fact(kind, broker, message, error=None, **more):
+    labels = message.labels
+    fields = {"kind": kind, "task_id": message.task_id, "task": message.task_name, "attempt": attempt(message)}
+    fields["queue"] = labels.get("queue_name") or getattr(broker, "queue_name", None)
+    fields["traceparent"] = labels.get("traceparent")
+    fields.update(error=error and type(error).__name__, error_message=error and str(error)[:1000])
+    return [{**fields, **more}]
+
+
+def attempt(message):
+    return int(message.labels.get("_retries") or 0) + 1
+
+
+class Hook:
+    startup = lambda self: self.broker.is_worker_process and SENDER.put(lambda: [{"kind": "online"}])
+    shutdown = lambda self: self.broker.is_worker_process and SENDER.put(lambda: [{"kind": "offline"}])
+
+    def pre_send(self, message):
+        sending.set(time.time())
+        return message
+
+    def post_send(self, message):
+        if running.get().get("task_id") == message.task_id:  # a retry is sent inside the run that failed
+            running.get().update(is_retried=True)
+        if attempt(message) == 1:
+            SENDER.put(fact, "sent", self.broker, message, worker=None, time=sending.get())
+
+    def pre_execute(self, message):
+        running.set({"task_id": message.task_id, "attempt": attempt(message)})  # the labels will change
+        SENDER.put(fact, "started", self.broker, message)
+        return message
+
+    def on_error(self, message, result, exception):
+        running.get().update(error=exception, time=time.time())
+
+    def post_execute(self, message, result):
+        run = {"time": time.time(), "error": None, **running.get()}
+        is_retried = run.pop("is_retried", type(result.error).__name__ == "NoResultError")
+        kind = KINDS.get(type(run["error"]).__name__) or ("retried" if is_retried else "failed")
+        SENDER.put(fact, kind, self.broker, message, **run)
+        running.get().clear()
+
+
+def install(broker):
+    import taskiq
+
+    broker.add_middlewares(type("Tasktrail", (Hook, taskiq.TaskiqMiddleware), {})())

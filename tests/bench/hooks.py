@@ -1,0 +1,51 @@
+"""What a hook costs: the time of its calls in the worker's thread, in real workers, while a daemon takes the events.
+
+`python -m tests.bench.hooks [NAME...]`; TASKTRAIL_HOOK_TASKS says how many tasks (1000). A task has two calls in the
+thread that runs it, its start and its end; the aim is 20 us a task at the median.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from tests import brokers
+from tests.integration.hooks.rig import REQUIREMENTS, Site
+from tests.integration.live import daemon
+
+
+def measure(name: str, tasks: int) -> list[float]:
+    """Microseconds of each call of a hook, over so many tasks."""
+    with tempfile.TemporaryDirectory(prefix="tasktrail-bench-") as folder:
+        redis = brokers.launch("redis")
+        site: Site | None = None
+        try:
+            with daemon(Path(folder), "--source", f"unix://{folder}/events.sock"):
+                site = Site(name, Path(folder), redis, f"unix://{folder}/events.sock")
+                site.more["APP_TIMES"] = f"{folder}/times"
+                site.start()
+                site.more.clear()  # the publisher's calls are not the workers'
+                site.publish(tasks)
+                site.wait_finished(tasks, 60 + tasks / 10)
+        finally:
+            if site:
+                site.stop()
+            redis.stop()
+        return [float(line) for line in Path(folder, "times").read_text().split()]
+
+
+def main() -> None:
+    """Print one line per framework."""
+    tasks = int(os.environ.get("TASKTRAIL_HOOK_TASKS", "1000"))
+    print(f"{'hook':<10} {'calls':>7} {'median us':>10} {'p99 us':>8} {'us a task':>10}")
+    for name in sys.argv[1:] or REQUIREMENTS:
+        times = measure(name, tasks)
+        median, high = statistics.median(times), statistics.quantiles(times, n=100)[98]
+        print(f"{name:<10} {len(times):>7} {median:>10.1f} {high:>8.1f} {2 * median:>10.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
