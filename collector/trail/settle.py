@@ -258,8 +258,9 @@ class Settler:
         if not fact.flags & DEAD_UP and trail.dead_row == fact.row:
             fact.flags |= DEAD_UP  # the same dead letter, told again after its trail was forgotten
             trail.dead_row = -1
-        if not fact.flags & DEAD_UP:
-            fact.flags |= DEAD_UP
+        if not fact.flags & DEAD_UP or (closed_at is None and fact.flags & DEAD_DOWN):
+            # In the second case what closed it was taken for a part of its life, and turned out to be of another.
+            fact.flags = fact.flags & ~DEAD_DOWN | DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)
             self.dead.setdefault(trail.task_id, {})[trail.home] = fact.row
             if len(self.dead) > self._dead_limit:

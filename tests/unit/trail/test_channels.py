@@ -16,7 +16,8 @@ def told(bench, *facts):
         event = bench.event(kind, at, **fields)
         done = bench.stitcher.stitch("s", "", [event], [T + at if event.time is None else event.time], out, channel)
         for column in Transitions.__slots__:
-            getattr(bench.out, column).extend(getattr(out, column))
+            if (values := getattr(out, column)) is not None:
+                getattr(bench.out, column).extend(values)
         for name, count in zip(("accepted", "duplicate", "ignored"), done, strict=True):
             bench.outcome[name] += count
     return bench

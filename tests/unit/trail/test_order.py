@@ -63,6 +63,22 @@ def test_order_and_repetition_do_not_matter(case):
 
 @settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=False))
+@example(
+    (
+        [
+            {"kind": kind, "at": at, "worker": None, "attempt": None}
+            for kind, at in [
+                ("dead_lettered", 0.1),
+                ("sent", 0.1),
+                ("sent", 0.0),
+                ("succeeded", 0.1),
+                ("dead_lettered", 0.0),
+                ("sent", 0.0),
+            ]
+        ],
+        [0, 2, 3, 4, 1, 5],
+    )
+)
 def test_order_does_not_matter_where_attempts_are_absent(case):
     """The same where events leave attempt or worker out."""
     facts, order = case
