@@ -151,10 +151,14 @@ class _Lane:
         self.wake.set()
 
     def restore(self, row: Unsent) -> None:
-        """Queue what a former process has decided and not sent, with its age noted. Its deadline goes on."""
-        shift = self._clock.monotonic() - self._clock.now()
+        """Queue what a former process has decided and not sent, with its age noted.
+
+        Its deadline begins anew: nobody has tried in between.
+        """
+        now = self._clock.monotonic()
+        shift = now - self._clock.now()
         said = aged(row.notification, self._clock.now())
-        item = self._item(said, row.notification.at + self._settings.deadline_seconds + shift)
+        item = self._item(said, now + self._settings.deadline_seconds)
         item.row, item.is_kept, item.tries = row.row, True, row.tries
         item.not_before = row.not_before + shift
         self._rests_until = max(self._rests_until, row.rests_until + shift)

@@ -51,6 +51,7 @@ def broken_target(target: str, error: str, since: float, now: float, *, is_mende
 def aged(notification: Notification, now: float) -> Notification:
     """The same, which a former process decided and did not send: its text begins with how old it is."""
     minutes, seconds = divmod(max(0, round(now - notification.at)), 60)
-    age = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    hours, rest = divmod(minutes, 60)
+    age = f"{hours} h {rest} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
     text = f"(decided {age} ago, sent after a restart)\n{notification.text}"
     return msgspec.structs.replace(notification, text=text)
