@@ -12,9 +12,10 @@ from collector.delivery import KEPT_SECONDS
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
 from collector.model.errors import ChannelError, TasktrailError
+from collector.plugs import Feed
 from collector.settings import Settings
 from collector.state.store import Store
-from tests.unit.shell import FAILING, T0, Kept, event, running, until
+from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
 
 HELD = FAILING.replace("    labels:", "    for: 10s\n    labels:")
 
@@ -50,18 +51,16 @@ class Life:
         self.rules.write_text(FAILING)
         self.settings = Settings(state=str(folder / "state"), rules=(str(self.rules),))
         self.clock = ManualClock(T0)
-        self.now = None
 
-    def start(self, *channels):
+    def start(self, *channels, feeds=()):
         """The next daemon."""
-        return running(self.settings, clock=self.clock, channels=channels)
+        return running(self.settings, clock=self.clock, channels=channels, feeds=feeds)
 
     async def at(self, made, seconds: float) -> None:
         """Turn the clock to so many seconds after T0, and let the daemon see it."""
         self.clock.at = T0 + seconds
         made.daemon.woken()
         await until(lambda: made.daemon._sampled_at == self.clock.at)
-        await until(lambda: made.daemon.pipeline.store.frontier >= self.clock.at)
         await asyncio.sleep(0.03)  # what is decided at the end of the turn
 
     async def fail(self, made, task_id: str, **fields) -> None:
@@ -332,3 +331,57 @@ async def test_it_is_said_what_is_kept(life, caplog) -> None:
         async with life.start() as made:
             assert made.daemon.pipeline.telemetry.get("tasktrail_state_durable") == 0
         assert "memory only" in caplog.text
+
+
+class Backlog:
+    """A source that is up and behind, until it is let go."""
+
+    def __init__(self) -> None:
+        self.caught_up = asyncio.Event()
+
+    async def run(self, intake) -> None:
+        """Stand at its head, then fall behind, then catch up."""
+        intake.connected("reads")
+        await intake.take(batch([event("started", "x", T0)], received_at=T0, times=[T0], is_head=False))
+        await self.caught_up.wait()
+        await intake.take(batch([], received_at=T0, times=[], is_head=True))
+        await asyncio.Event().wait()
+
+
+OWN = """
+groups:
+- name: g
+  interval: 5s
+  rules:
+  - alert: Own
+    expr: tasktrail_reload_success < 1
+"""
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["until-it-is-read", "at-most-30-s"])
+async def test_ends_wait_until_the_sources_are_read(life, is_read) -> None:
+    """After a restart nothing resolves before every source was read to its head, or half a minute has passed."""
+    life.rules.write_text(OWN)
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.pipeline.telemetry.set("tasktrail_reload_success", (), 0.0)
+        await life.at(made, 5)
+        await until(lambda: channel.sent)
+    source = Backlog()
+    life.clock.at = T0 + 6
+    feeds = (Feed(name="behind", build=lambda: source),)
+    async with life.start(channel, feeds=feeds) as made:
+        await life.at(made, 10)
+        await life.at(made, 20)
+        assert states(made) == ["firing"]
+        if is_read:
+            source.caught_up.set()
+            await until(lambda: all(axis.is_at_head for axis in made.daemon.axes))
+            await life.at(made, 21)
+            await life.at(made, 25)
+        else:
+            await life.at(made, 35)
+            assert states(made) == ["firing"]
+            await life.at(made, 37)
+            await life.at(made, 40)
+        assert states(made) == ["resolved"]
