@@ -186,7 +186,7 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         telemetry.said("stopping: sources, then what is ripe, then what is queued")
         supervisor.notify("STOPPING=1")
         unsent = await _stopped(daemon, delivery, working, hurry)
-        keeper.flush()
+        keeper.end()
         kept = "" if state.store is None else ", and are kept for the next start"
         telemetry.said("stopped%s", f"; {unsent} notifications were not sent{kept}" if unsent else "")
     finally:

@@ -171,9 +171,9 @@ class Daemon:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with our own loop, or nothing."""
+        """What is wrong with our own loop or writer, or nothing."""
         still = self._clock.monotonic() - self._moved_at
-        return f"the loop has not moved for {still:.0f} s" if still > STUCK else ""
+        return f"the loop has not moved for {still:.0f} s" if still > STUCK else self._keeper.trouble
 
     @property
     def axes(self) -> Sequence[Axis]:

@@ -27,6 +27,8 @@ ALIVE_SECONDS = 2.0
 """How often it is written that we are alive: a later start counts from there what nobody saw."""
 STUCK_SECONDS = 5.0
 """A disk that has taken nothing for so long is not one to rely on."""
+REWRITE_SECONDS = 60.0
+"""Everything is written anew no more often than this."""
 _ALIVE = "alive"
 _BROKEN = "broken "
 
@@ -44,6 +46,7 @@ class Keeper:
         self._new_rows: list[int] = []
         self._alive_at = -math.inf
         self._lost = 0
+        self._rewritten_at = -math.inf
         self._oldest = (0, math.inf)  # the first statement that waits, and since when it is the first
         self._settles_until: float | None = None
         self._lost_until = -math.inf
@@ -113,6 +116,16 @@ class Keeper:
         for rule in self._rules():
             rule.holds_back_until = max(now, self._lost_until + _reach(rule)) if reads_sources(rule) else now
 
+    @property
+    def trouble(self) -> str:
+        """What is wrong with our own writer, or nothing; that a disk takes nothing is none of it."""
+        return "" if self._store is None or self._store.is_alive else "the writer of the state has ended"
+
+    def end(self) -> None:
+        """Hand over the last, and until when somebody watched."""
+        self._alive_at = -math.inf
+        self.flush()
+
     # What changed goes to the disk
 
     def flush(self) -> None:
@@ -152,8 +165,8 @@ class Keeper:
         is_stuck = now - self._oldest[1] > STUCK_SECONDS
         error = health.error or (f"the disk has taken nothing for {now - self._oldest[1]:.0f} s" if is_stuck else "")
         telemetry.state(not error, health.waiting, health.lost, error)
-        if health.lost != self._lost and not error:
-            self._lost = health.lost
+        if health.lost != self._lost and not error and now - self._rewritten_at > REWRITE_SECONDS:
+            self._lost, self._rewritten_at = health.lost, now
             self._statements = [*rows.EMPTY, *self._statements]
             for rule in self._rules():
                 rule.touch_all()

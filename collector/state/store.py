@@ -24,6 +24,15 @@ from collector.state.schema import STEPS
 
 FILE = "state.db"
 RETRY_SECONDS = 1.0
+OUR_FAULT = (
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+    sqlite3.DataError,
+    ValueError,
+    OverflowError,
+)
+"""What a statement raises that no disk will ever take: it is given up, so that it does not hold up the others."""
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes of statements that wait for a disk that does not take them; beyond, the oldest that were not promised go."""
 
@@ -120,6 +129,11 @@ class Store:
         return self._reader.execute(sql, values).fetchall()
 
     @property
+    def is_alive(self) -> bool:
+        """Whether the writer is there: it ends with the store, or by a bug."""
+        return self._thread.is_alive()
+
+    @property
     def health(self) -> Health:
         """How the writing goes."""
         with self._changed:
@@ -161,9 +175,11 @@ class Store:
     def _took(self, connection: sqlite3.Connection) -> bool:
         """Write what is under way as one transaction. Whether the disk took it; if not, it is tried again."""
         try:
-            with connection:
-                for one in self._under_way:
-                    connection.execute(one.sql, one.values)
+            while (culprit := self._executed(connection)) is not None:
+                with self._changed:
+                    self._under_way.remove(culprit)
+                    self._bytes -= culprit.size
+                    self._lost += 1
         except sqlite3.Error as error:
             with self._changed:
                 self._error = str(error)
@@ -179,6 +195,17 @@ class Store:
         for waiter in reached:
             waiter.wake(lost == waiter.lost)
         return True
+
+    def _executed(self, connection: sqlite3.Connection) -> _Queued | None:
+        """Execute what is under way as one transaction; gives the statement that is our fault. Raises sqlite3.Error."""
+        one = None
+        try:
+            with connection:
+                for one in self._under_way:
+                    connection.execute(one.sql, one.values)
+        except OUR_FAULT:
+            return one
+        return None
 
     def _should_give_up(self) -> bool:
         """Wait until it is time to try again; at the end there is no other time."""

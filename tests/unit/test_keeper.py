@@ -385,3 +385,26 @@ async def test_ends_wait_until_the_sources_are_read(life, is_read) -> None:
             await life.at(made, 37)
             await life.at(made, 40)
         assert states(made) == ["resolved"]
+
+
+async def test_what_was_given_up_is_written_anew(life, monkeypatch) -> None:
+    """Where the bound in memory was hit while the disk took nothing, all is written once more when it does."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+        store: Store = made.daemon._keeper._store
+        assert await store.durable()
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "put_all", lambda _statements: setattr(store, "_lost", 1) or 0)
+            await life.at(made, 1)
+            await life.fail(made, "b", task="other")
+            await until(lambda: len(channel.sent) == 2)
+        await life.at(made, 3)
+        assert await store.durable()
+        assert len(store.rows("SELECT * FROM alerts")) == len(store.rows("SELECT * FROM groups")) == 2
+    life.clock.at = T0 + 4
+    async with life.start(channel) as made:
+        assert states(made) == ["firing", "firing"]
+        await life.at(made, 8)
+    assert len(channel.sent) == 2
