@@ -128,6 +128,9 @@ class Daemon:
         if self.pipeline.ticker.held_until < math.inf:
             await asyncio.sleep(BETWEEN_SLOTS)
             await self.turn()
+        while (due := self.pipeline.grouping.next_due()) is not None and due <= self._clock.now():
+            self.say()
+            await asyncio.sleep(0)
 
     def say(self) -> None:
         """Hand what is ripe to delivery, and all that was decided to the disk."""

@@ -191,8 +191,8 @@ class Pipeline:
                 yield part
 
     def notifications(self, now: float) -> list[Notification]:
-        """What is ripe to be said."""
-        return self.grouping.due(now)
+        """What is ripe to be said, or the first of it: `grouping.next_due` tells whether there is more."""
+        return self.grouping.due(now, TOLD_AT_ONCE)
 
     def _told(self, alert: Alert, now: float, *, is_live: bool) -> None:
         if alert.state == "pending":

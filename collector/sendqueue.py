@@ -125,7 +125,7 @@ class SendQueue:
 
     def _oldest_pair(self) -> Item | None:
         """The oldest start whose end waits too."""
-        if all(count == 1 for count in self._groups.values()):
+        if len(self.items) == len(self._groups):  # of each group one: there is no pair
             return None
         starts: dict[tuple[str, str], Item] = {}
         ended: set[tuple[str, str]] = set()
