@@ -27,6 +27,10 @@ ALIVE_SECONDS = 2.0
 """How often it is written that we are alive: a later start counts from there what nobody saw."""
 STUCK_SECONDS = 5.0
 """A disk that has taken nothing for so long is not one to rely on."""
+REMEMBERED_SECONDS = 7200.0
+"""Ended alerts are kept for so long: what a source gives once more after a restart must not begin them again."""
+FORGET_SECONDS = 60.0
+"""How often those that ended earlier are thrown away."""
 REWRITE_SECONDS = 60.0
 """Everything is written anew no more often than this."""
 _ALIVE = "alive"
@@ -44,7 +48,7 @@ class Keeper:
         self._rows = self._told = 0
         self._numbers: dict[int, int] = {}  # of the store's statement that keeps a row, until it is known to be kept
         self._new_rows: list[int] = []
-        self._alive_at = -math.inf
+        self._alive_at = self._forgot_at = -math.inf
         self._lost = 0
         self._rewritten_at = -math.inf
         self._oldest = (0, math.inf)  # the first statement that waits, and since when it is the first
@@ -143,6 +147,9 @@ class Keeper:
         if now - self._alive_at >= ALIVE_SECONDS:
             self._alive_at = now
             statements.append(rows.meta(_ALIVE, now))
+        if now - self._forgot_at >= FORGET_SECONDS:
+            self._forgot_at = now
+            statements.append(rows.forgotten(now - REMEMBERED_SECONDS))
         if statements:
             number = self._store.put_all(statements)
             self._numbers |= dict.fromkeys(self._new_rows, number)

@@ -161,8 +161,8 @@ class AlertRule(Rule):
         """
         alert = copy.copy(saved.alert)
         alert.rule = self.place
-        latest = max(at for at in (alert.active_at, alert.fired_at, alert.resolved_at) if at is not None)
-        life = _Life(alert, _Element((), math.nan), saved.held, saved.gone_since, is_restored=True, sleeps_until=latest)
+        life = _Life(alert, _Element((), math.nan), saved.held, saved.gone_since, is_restored=True)
+        life.sleeps_until = saved.changed_at
         life.stand_still(unseen_seconds)
         self._lives[alert.labels] = life
         return copy.copy(alert)
@@ -340,7 +340,6 @@ class AlertRule(Rule):
 
     def _forget(self, alert: Alert, at: float) -> None:
         if alert.resolved_at is not None and at - alert.resolved_at > RESOLVED_KEPT_SECONDS:
-            self.touched[alert.labels] = None
             del self._lives[alert.labels]
 
 

@@ -28,6 +28,12 @@ class SavedAlert(msgspec.Struct, frozen=True, kw_only=True):
     gone_since: float | None = None
     """When the expression stopped to hold, while `keep_firing_for` runs."""
 
+    @property
+    def changed_at(self) -> float:
+        """When it took its present state."""
+        alert = self.alert
+        return max(at for at in (alert.active_at, alert.fired_at, alert.resolved_at) if at is not None)
+
 
 class Told(msgspec.Struct, frozen=True):
     """What a notification said: fingerprints by state, and when."""

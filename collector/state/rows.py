@@ -34,8 +34,13 @@ def alert(rule: RuleName, fingerprint: str, saved: SavedAlert | None) -> Stateme
     name = _name(rule).decode()
     if saved is None:
         return "DELETE FROM alerts WHERE rule = ? AND fingerprint = ?", name, fingerprint
-    values = saved.alert.state, saved.alert.active_at, _pack(saved)
+    values = saved.alert.state, saved.changed_at, _pack(saved)
     return "INSERT OR REPLACE INTO alerts VALUES (?, ?, ?, ?, ?)", name, fingerprint, *values
+
+
+def forgotten(before: float) -> Statement:
+    """Alerts that ended before an instant: nobody reads so far back again."""
+    return "DELETE FROM alerts WHERE state = 'resolved' AND changed_at < ?", before
 
 
 def group(change: GroupChange) -> Iterator[Statement]:

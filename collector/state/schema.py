@@ -16,7 +16,7 @@ STEPS: tuple[str, ...] = (
         rule TEXT NOT NULL,
         fingerprint TEXT NOT NULL,
         state TEXT NOT NULL,
-        active_at REAL NOT NULL,
+        changed_at REAL NOT NULL,
         value BLOB NOT NULL,
         PRIMARY KEY (rule, fingerprint)
     ) WITHOUT ROWID;

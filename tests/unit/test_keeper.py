@@ -301,13 +301,14 @@ async def test_a_page_does_not_wait_for_a_disk(life, monkeypatch, caplog) -> Non
 
     monkeypatch.setattr(Store, "durable", hangs)
     channel = Target()
-    async with life.start(channel) as made:
-        await life.fail(made, "a")
-        await until(lambda: asked)
-        assert channel.sent == []
-        release.set()
-        await until(lambda: channel.sent)
-        metric = made.daemon.pipeline.telemetry.get("tasktrail_notifications_unkept", ("kept",))
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        async with life.start(channel) as made:
+            await life.fail(made, "a")
+            await until(lambda: asked)
+            assert channel.sent == []
+            release.set()
+            await until(lambda: channel.sent)
+            metric = made.daemon.pipeline.telemetry.get("tasktrail_notifications_unkept", ("kept",))
     assert asked[0] <= KEPT_SECONDS
     assert metric == 1
     assert "goes out before the disk has taken it" in caplog.text
@@ -331,6 +332,35 @@ async def test_it_is_said_what_is_kept(life, caplog) -> None:
         async with life.start() as made:
             assert made.daemon.pipeline.telemetry.get("tasktrail_state_durable") == 0
         assert "memory only" in caplog.text
+
+
+class Again:
+    """A source that gives once more what it gave before the restart."""
+
+    async def run(self, intake) -> None:
+        """All of it, with its own times."""
+        intake.connected("reads")
+        bodies = [event("failed", "a", T0, error="E"), event("started", "b", T0 + 3000)]
+        await intake.take(batch(bodies, received_at=T0 + 3000, times=[T0, T0 + 3000], is_head=False))
+        await intake.take(batch([], received_at=T0 + 3000, times=[], is_head=True))
+        await asyncio.Event().wait()
+
+
+async def test_what_is_read_once_more_is_not_told_once_more(life) -> None:
+    """An alert that was over before a restart does not come back with the events that a source gives again."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        for seconds in (5, 10, 15, 25):
+            await life.at(made, seconds)
+        await until(lambda: channel.said == ["firing", "resolved"])
+        await life.at(made, 2000)
+        assert states(made) == []
+    life.clock.at = T0 + 3000
+    async with life.start(channel, feeds=(Feed(name="s", build=Again),)) as made:
+        await until(lambda: made.daemon.pipeline.store.frontier >= T0 + 3000)
+        await life.at(made, 3020)
+    assert channel.said == ["firing", "resolved"]
 
 
 class Backlog:
