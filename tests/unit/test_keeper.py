@@ -335,13 +335,17 @@ async def test_it_is_said_what_is_kept(life, caplog) -> None:
 
 
 class Again:
-    """A source that gives once more what it gave before the restart."""
+    """A source that gives once more what it gave before the restart, and is behind until it is let go."""
+
+    def __init__(self) -> None:
+        self.caught_up = asyncio.Event()
 
     async def run(self, intake) -> None:
         """All of it, with its own times."""
         intake.connected("reads")
         bodies = [event("failed", "a", T0, error="E"), event("started", "b", T0 + 3000)]
         await intake.take(batch(bodies, received_at=T0 + 3000, times=[T0, T0 + 3000], is_head=False))
+        await self.caught_up.wait()
         await intake.take(batch([], received_at=T0 + 3000, times=[], is_head=True))
         await asyncio.Event().wait()
 
@@ -356,10 +360,13 @@ async def test_what_is_read_once_more_is_not_told_once_more(life) -> None:
         await until(lambda: channel.said == ["firing", "resolved"])
         await life.at(made, 2000)
         assert states(made) == []
-    life.clock.at = T0 + 3000
-    async with life.start(channel, feeds=(Feed(name="s", build=Again),)) as made:
-        await until(lambda: made.daemon.pipeline.store.frontier >= T0 + 3000)
+    life.clock.at = T0 + 3010
+    source = Again()
+    async with life.start(channel, feeds=(Feed(name="s", build=lambda: source),)) as made:
+        await until(lambda: made.daemon.pipeline.store.frontier == T0 + 3000)
+        source.caught_up.set()
         await life.at(made, 3020)
+        await life.at(made, 3060)
     assert channel.said == ["firing", "resolved"]
 
 
