@@ -74,7 +74,9 @@ class Keeper:
         alerts, ended = self._restored(found.alerts, now, unseen)
         grouping = self._pipeline.grouping
         grouping.restore(found.groups, now)
-        grouping.insert(alerts, now)
+        self._pipeline.resume_past(found.past)
+        waits = {(one.alert.fingerprint, one.alert.active_at) for one in found.past if one.alert is not None}
+        grouping.insert([one for one in alerts if (one.fingerprint, one.active_at) not in waits], now)
         for alert in ended:
             self._pipeline.telemetry.alert_turned(alert)
         grouping.insert(ended, now)
@@ -141,6 +143,7 @@ class Keeper:
                 statements += [_alert(name, labels, saved) for labels, saved in rule.changes()]
         for change in self._pipeline.grouping.changes():
             statements += rows.group(change)
+        statements += map(rows.past, self._pipeline.grouping.past_changes())
         if self._store is None:
             return
         now = self._clock.now()

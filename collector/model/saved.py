@@ -80,6 +80,15 @@ class SavedMember(msgspec.Struct, frozen=True):
     """Its end, where that is to be told after its start."""
 
 
+class SavedPast(msgspec.Struct, frozen=True):
+    """An episode of a backlog, which waits for the summary of it; of one that waits no more `alert` is None."""
+
+    token: str
+    alert: Alert | None
+    pages: bool = False
+    """Whether it is told like something new."""
+
+
 class GroupChange(msgspec.Struct, frozen=True):
     """A group as it is now, None where it is gone, and those of its alerts that changed."""
 

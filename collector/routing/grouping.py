@@ -23,7 +23,7 @@ import msgspec
 
 from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
-from collector.model.saved import GroupChange, SavedGroup, SavedMember
+from collector.model.saved import GroupChange, SavedGroup, SavedMember, SavedPast
 from collector.routing import message
 from collector.routing.group import Group, Log, Target
 from collector.routing.inhibition import Inhibition, InhibitRule
@@ -71,6 +71,7 @@ class Grouping:
         self._pushes = 0
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
+        self._past_touched: dict[tuple[str, float], None] = {}
         self._touched: dict[tuple[str, str], None] = {}  # places of groups that are others than when saved last
 
     def __len__(self) -> int:
@@ -95,6 +96,7 @@ class Grouping:
     def go_live(self, now: float) -> None:
         """The backlog was read to its end: tell what still fires and what pages, and sum up the rest in one message."""
         past, self._past = self._past, {}
+        self._past_touched.update(dict.fromkeys(past))
         more, self._forgotten = self._forgotten, 0
         latest = dict(sorted(past))  # of each alert the start of its last episode
         for (fingerprint, active_at), (alert, pages) in past.items():
@@ -173,8 +175,24 @@ class Grouping:
             found.append(GroupChange(receiver, key, saved, [] if group is None else group.members()))
         return found
 
+    def past_changes(self) -> list[SavedPast]:
+        """The same of the episodes of a backlog."""
+        touched, self._past_touched = self._past_touched, {}
+        found = []
+        for name, at in touched:
+            alert, pages = self._past.get((name, at), (None, False))
+            found.append(SavedPast(f"{name}@{at}", alert, pages))
+        return found
+
+    def restore_past(self, saved: Iterable[SavedPast]) -> None:
+        """Go on with the episodes of a backlog that a former process did not read to its end."""
+        for one in saved:
+            if one.alert is not None:
+                self._past[one.alert.fingerprint, one.alert.active_at] = one.alert, one.pages
+
     def touch_all(self) -> None:
         """Let `changes` give everything once more: what was saved is not to be relied on."""
+        self._past_touched.update(dict.fromkeys(self._past))
         for group in self._groups.values():
             self._touch(group)
             group.touched.update(group.alerts, group.later)
@@ -219,9 +237,13 @@ class Grouping:
         return False
 
     def _gather(self, alert: Alert, *, pages: bool) -> None:
-        self._past[alert.fingerprint, alert.active_at] = alert, pages
+        place = alert.fingerprint, alert.active_at
+        self._past[place] = alert, pages
+        self._past_touched[place] = None
         if len(self._past) > MOST_PAST:
-            del self._past[next(iter(self._past))]
+            oldest = next(iter(self._past))
+            self._past_touched[oldest] = None
+            del self._past[oldest]
             self._forgotten += 1
 
     def _insert(self, alert: Alert, now: float) -> None:

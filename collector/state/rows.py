@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from collector.model.alert import Notification
-from collector.model.saved import GroupChange, RuleName, SavedAlert, SavedGroup, SavedMember, Unsent
+from collector.model.saved import GroupChange, RuleName, SavedAlert, SavedGroup, SavedMember, SavedPast, Unsent
 from collector.state.store import Store
 
 Statement: TypeAlias = tuple[Any, ...]
@@ -21,11 +21,17 @@ _pack = msgspec.msgpack.Encoder().encode
 _saved_alert = msgspec.msgpack.Decoder(SavedAlert)
 _saved_group = msgspec.msgpack.Decoder(SavedGroup)
 _saved_member = msgspec.msgpack.Decoder(SavedMember)
+_saved_past = msgspec.msgpack.Decoder(SavedPast)
 _notification = msgspec.msgpack.Decoder(Notification)
 _name = msgspec.json.Encoder().encode
 T = TypeVar("T")
 
-EMPTY: tuple[Statement, ...] = (("DELETE FROM alerts",), ("DELETE FROM groups",), ("DELETE FROM members",))
+EMPTY: tuple[Statement, ...] = (
+    ("DELETE FROM alerts",),
+    ("DELETE FROM groups",),
+    ("DELETE FROM members",),
+    ("DELETE FROM past",),
+)
 """Forget all alerts and groups, to write them anew."""
 
 
@@ -56,6 +62,13 @@ def group(change: GroupChange) -> Iterator[Statement]:
             yield "DELETE FROM members WHERE receiver = ? AND group_key = ? AND token = ?", *place, member.token
         else:
             yield "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", *place, member.token, _pack(member)
+
+
+def past(one: SavedPast) -> Statement:
+    """An episode of a backlog, or gone."""
+    if one.alert is None:
+        return "DELETE FROM past WHERE token = ?", one.token
+    return "INSERT OR REPLACE INTO past VALUES (?, ?)", one.token, _pack(one)
 
 
 def unsent(one: Unsent) -> Statement:
@@ -98,6 +111,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     alerts: list[SavedAlert]
     groups: list[tuple[SavedGroup, list[SavedMember]]]
+    past: list[SavedPast]
     unsent: list[Unsent]
     numbers: dict[str, float]
     last_told: int
@@ -131,6 +145,15 @@ def found(store: Store) -> Found:
         Unsent(row=row, notification=one, tries=tries, not_before=not_before, rests_until=rests_until)
         for one, (row, tries, not_before, rests_until) in decoded(_notification, rows)
     ]
+    episodes = [one for one, _ in decoded(_saved_past, store.rows("SELECT value FROM past"))]
     ((last_told,),) = store.rows("SELECT coalesce(max(id), 0) FROM told")
     numbers = {name: float(value) for name, value in store.rows("SELECT name, value FROM meta")}
-    return Found(alerts=alerts, groups=groups, unsent=unsent, numbers=numbers, last_told=last_told, unread=unread)
+    return Found(
+        alerts=alerts,
+        groups=groups,
+        past=episodes,
+        unsent=unsent,
+        numbers=numbers,
+        last_told=last_told,
+        unread=unread,
+    )

@@ -42,6 +42,10 @@ STEPS: tuple[str, ...] = (
         value BLOB NOT NULL,
         PRIMARY KEY (receiver, group_key, token)
     ) WITHOUT ROWID;
+    CREATE TABLE past (
+        token TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE outbox (
         id INTEGER PRIMARY KEY,
         at REAL NOT NULL,

@@ -445,3 +445,31 @@ async def test_what_was_given_up_is_written_anew(life, monkeypatch) -> None:
         assert states(made) == ["firing", "firing"]
         await life.at(made, 8)
     assert len(channel.sent) == 2
+
+
+class Behind:
+    """A source with a backlog that is not read to its end."""
+
+    async def run(self, intake) -> None:
+        """An hour-old failure, and then nothing for long."""
+        intake.connected("reads")
+        bodies = [event("failed", "old", T0 - 3600, error="E"), event("started", "b", T0 - 3000)]
+        await intake.take(batch(bodies, received_at=T0, times=[T0 - 3600, T0 - 3000], is_head=False))
+        await asyncio.Event().wait()
+
+
+async def test_what_a_backlog_told_is_summed_up_by_the_next(life) -> None:
+    """What fired and ended in a backlog is told in its summary, also where the daemon dies before its end."""
+    channel = Target()
+    async with life.start(channel, feeds=(Feed(name="s", build=Behind),)) as made:
+        await until(lambda: made.daemon.pipeline.store.frontier == T0 - 3000)
+        assert channel.sent == []
+    async with life.start(channel) as made:
+        await life.at(made, 5)
+        await life.at(made, 16)
+        await until(lambda: channel.sent)
+        store: Store = made.daemon._keeper._store
+        await until(lambda: store.rows("SELECT count(*) FROM past") == [(0,)])
+    (summary,) = channel.sent
+    assert "while the monitor was away" in summary.title
+    assert [alert.active_at for alert in summary.alerts] == [T0 - 3600]
