@@ -1,6 +1,6 @@
 """The composition root: settings in, a running process out. Start forward, stop backward, against one deadline.
 
-Readable top to bottom: rules, pipeline, targets, daemon, listener, sources; then wait; then the same way back.
+Readable top to bottom: rules, state, pipeline, targets, daemon, listener, sources; then wait; then the same way back.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from collector import __version__, rulefiles, supervisor
+from collector.alerting.rulefile import GroupSpec
 from collector.audience import Audience, understood
 from collector.axis import Axis
 from collector.daemon import Daemon
 from collector.delivery import Delivery
 from collector.intake import Lane
+from collector.keeper import Keeper
 from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import Problem, ProblemsError, TasktrailError
@@ -30,6 +32,7 @@ from collector.pipeline import Limits, Pipeline
 from collector.plugs import Feed, feed, pushed, runbooks
 from collector.routing.message import Wording
 from collector.settings import Settings
+from collector.state.opened import State, open_state
 from collector.telemetry import Telemetry
 from collector.trail.keep import Bounds
 from collector.web.server import Listener, application
@@ -96,19 +99,45 @@ async def run(
     process. A source or channel that cannot be ended in time is left behind as a task.
     """
     clock, parts, hurry = clock or SystemClock(), parts or Parts(), hurry or asyncio.Event()
-    telemetry = Telemetry()
-    pages = runbooks()
     read_rules = partial(rulefiles.load, settings.rules, parts.rewrite)
     is_unsent = not settings.notify and not parts.channels and not settings.routes
     if is_unsent:  # whoever names no target yet shall see what would have been sent
         settings = msgspec.structs.replace(settings, notify=(Secret("log:"),))
     specs, audience, secret = checked(read_rules, partial(audience_of, settings), partial(token, settings))
+    loaded = _Loaded(specs, read_rules, audience, secret, is_unsent)
+    state = open_state(settings.state, os.environ, clock.now())
+    try:
+        return await _run(settings, stop, hurry, clock, parts, loaded, state)
+    finally:
+        state.close(HURRIED_SECONDS if hurry.is_set() else CLOSE_SECONDS)
+
+
+class _Loaded(msgspec.Struct, frozen=True):
+    """What was read from files, without a problem. `is_unsent`: nobody named a target."""
+
+    specs: list[GroupSpec]
+    read_rules: Callable[[], list[GroupSpec]]
+    audience: Audience
+    secret: Secret | None
+    is_unsent: bool
+
+
+async def _run(  # noqa: PLR0913, PLR0917  the whole process
+    settings: Settings,
+    stop: asyncio.Event,
+    hurry: asyncio.Event,
+    clock: Clock,
+    parts: Parts,
+    loaded: _Loaded,
+    state: State,
+) -> int:
+    telemetry, pages, audience = Telemetry(), runbooks(), loaded.audience
     targets = [*parts.channels, *(config.open() for config in audience.configs)]
     for channel in parts.channels:
         audience.add(channel.name)
     pipeline = Pipeline(
         limits(settings),
-        specs,
+        loaded.specs,
         telemetry=telemetry,
         routing=audience.routing,
         receivers=audience.receivers,
@@ -116,19 +145,32 @@ async def run(
         external_labels=settings.external_labels,
         cpu=clock.cpu,
     )
-    delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
-    daemon = Daemon(pipeline, delivery, clock, pages, read_rules)
+    keeper = Keeper(state.store, pipeline, clock)
+    delivery = Delivery(
+        {target.name: target for target in targets},
+        pipeline.grouping,
+        telemetry,
+        clock=clock,
+        outbox=None if state.store is None else keeper,
+        announce=[target.name for target in audience.receivers[audience.default]],
+    )
+    daemon = Daemon(pipeline, delivery, clock, pages, loaded.read_rules, keeper)
     pulled = lanes(settings, parts, daemon, clock)
-    listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
+    listener = Listener(application(daemon, token=loaded.secret, public_metrics=settings.public_metrics))
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
     for config in audience.configs:
         telemetry.target_understood(config.name, config.description)
-    if is_unsent:
+    if loaded.is_unsent:
         telemetry.said("no --notify target: alerts are printed on standard output, and listed at /api/v1/alerts")
     if not targets:
         telemetry.said("no receiver has a target: nothing is sent; alerts are listed at /api/v1/alerts")
+    if state.store is None:
+        telemetry.said("state is kept in memory only (--state none): a restart forgets it")
+    else:
+        telemetry.state_opened(str(state.directory), state.store.health.set_aside)
+    keeper.restore(delivery, lost_until=clock.now())  # windows begin empty
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
     gc.freeze()
@@ -144,7 +186,9 @@ async def run(
         telemetry.said("stopping: sources, then what is ripe, then what is queued")
         supervisor.notify("STOPPING=1")
         unsent = await _stopped(daemon, delivery, working, hurry)
-        telemetry.said("stopped%s", f"; {unsent} notifications were not sent" if unsent else "")
+        keeper.end()
+        kept = "" if state.store is None else ", and are kept for the next start"
+        telemetry.said("stopped%s", f"; {unsent} notifications were not sent{kept}" if unsent else "")
     finally:
         for task in (*working, delivering):
             task.cancel()
@@ -240,7 +284,6 @@ def shown(host: str) -> str:
 
 def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:
     telemetry.said("tasktrail %s listens on http://%s:%d", __version__, shown(settings.address[0]), port)
-    telemetry.said("state is kept in memory only in this version: a restart forgets it")
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
 

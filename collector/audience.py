@@ -20,9 +20,14 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True):
     configs: list[ChannelConfig]
     receivers: dict[str, list[Target]]
 
+    @property
+    def default(self) -> str:
+        """The receiver at the top."""
+        return self.routing.route.receiver if self.routing else BUILT_IN.receiver
+
     def add(self, name: str) -> None:
         """A further target is told by the receiver at the top, too."""
-        top = self.receivers[self.routing.route.receiver if self.routing else BUILT_IN.receiver]
+        top = self.receivers[self.default]
         if name not in {target.name for target in top}:
             top.append(Target(name))
 

@@ -124,6 +124,11 @@ class Axis(msgspec.Struct, kw_only=True):
             return True
         return bool(self.places) and all(place.is_head or place.newest > -math.inf for place in self.places.values())
 
+    @property
+    def is_at_head(self) -> bool:
+        """Whether it is up and read to its end; what is pushed to has none."""
+        return self.is_pushed or (self.is_up and bool(self.places) and all(p.is_head for p in self.places.values()))
+
     def is_read_past(self, at: float) -> bool:
         """Whether everything up to an instant was read, as far as is known."""
         return bool(self.places) and min(place.newest for place in self.places.values()) >= at

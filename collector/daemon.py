@@ -20,6 +20,7 @@ from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
 from collector.intake import Lane
+from collector.keeper import Keeper
 from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.errors import ProblemsError
@@ -52,14 +53,16 @@ PATIENCE = 10.0
 class Daemon:
     """The parts of a running process, and their one loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  all that it drives is given to it
         self,
         pipeline: Pipeline,
         delivery: Delivery,
         clock: Clock,
         pages: Mapping[str, str],
         load_rules: Callable[[], Sequence[GroupSpec]],
+        keeper: Keeper | None = None,
     ) -> None:
+        self._keeper = keeper or Keeper(None, pipeline, clock)
         self.pipeline = pipeline
         self.delivery = delivery
         self.lanes: list[Lane] = []
@@ -101,8 +104,10 @@ class Daemon:
         clock, telemetry = self._clock, self.pipeline.telemetry
         if self._specs is not None:
             self.pipeline.use(self._specs)
+            self._keeper.rules_changed()
             self._specs = None
         now = clock.now()
+        self._keeper.settle()
         until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
         self._sample(now)
         began = self._moved_at = clock.monotonic()
@@ -123,11 +128,15 @@ class Daemon:
         if self.pipeline.ticker.held_until < math.inf:
             await asyncio.sleep(BETWEEN_SLOTS)
             await self.turn()
+        while (due := self.pipeline.grouping.next_due()) is not None and due <= self._clock.now():
+            self.say()
+            await asyncio.sleep(0)
 
     def say(self) -> None:
-        """Hand what is ripe to delivery."""
+        """Hand what is ripe to delivery, and all that was decided to the disk."""
         for notification in self.pipeline.notifications(self._clock.now()):
             self.delivery.submit(notification)
+        self._keeper.flush()
 
     def _rest(self) -> float:
         ticker, due = self.pipeline.ticker, self.pipeline.grouping.next_due()
@@ -145,6 +154,7 @@ class Daemon:
             return
         self._sampled_at = since
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
+        self._keeper.watch()
         if since >= self._introduce_at:
             self._introduce_at = math.inf
             for axis in pipeline.axes:
@@ -164,9 +174,9 @@ class Daemon:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with our own loop, or nothing."""
+        """What is wrong with our own loop or writer, or nothing."""
         still = self._clock.monotonic() - self._moved_at
-        return f"the loop has not moved for {still:.0f} s" if still > STUCK else ""
+        return f"the loop has not moved for {still:.0f} s" if still > STUCK else self._keeper.trouble
 
     @property
     def axes(self) -> Sequence[Axis]:

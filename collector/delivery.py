@@ -2,68 +2,29 @@
 
 A notification leaves its queue in one of the ways of `DropReason`, or by being sent; each is reported once. Targets
 share nothing, so one that hangs delays no other. What a target was told is written in the book (routing's grouping)
-when the target has confirmed it, and not before.
+when the target has confirmed it, and not before. With an outbox each notification is on the disk before the first try,
+for which is waited KEPT_SECONDS at most, and goes from there when it leaves its queue; at the end it stays there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from bisect import insort
-from collections.abc import Callable, Mapping
-from operator import attrgetter
-from typing import Literal, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
 from collector.model.alert import Channel, Notification
 from collector.model.clock import Clock
 from collector.model.errors import ChannelError
-from collector.routing.message import rank
-from collector.routing.notice import broken_target
+from collector.model.saved import Unsent
+from collector.routing.notice import aged, broken_target
+from collector.sendqueue import DropReason, Item, SendQueue
+from collector.surroundings import Book, Outbox, Report
 
-DropReason = Literal["superseded", "overflow", "expired", "refused", "no_target", "stopping"]
-"""Said anew by its group · no room · not taken before its deadline · final error · nobody to send to · shut down."""
-
+KEPT_SECONDS = 1.0
+"""So long a disk may take to keep a notification; then it is sent all the same: a page does not wait for a disk."""
 _CLOSE_SECONDS = 1.0
-_order = attrgetter("order")
-_worth = attrgetter("worth")
-
-
-class Report(Protocol):
-    """Whom delivery tells what happens, one function per happening. `target` is the channel's name."""
-
-    def sent(self, target: str, notification: Notification, tries: int, seconds: float) -> None:
-        """Confirmed, so many tries and seconds after it was submitted."""
-        ...
-
-    def retrying(self, target: str, notification: Notification, error: ChannelError, wait_seconds: float) -> None:
-        """Not taken; the target is left alone for so long."""
-        ...
-
-    def dropped(self, target: str, notification: Notification, reason: DropReason) -> None:
-        """Left its queue without being sent."""
-        ...
-
-    def broken(self, target: str, error: ChannelError) -> None:
-        """A target that took notifications, or was never asked, now refuses them for good."""
-        ...
-
-    def mended(self, target: str) -> None:
-        """A broken target took one."""
-        ...
-
-
-class Book(Protocol):
-    """Where it is written what each target was told."""
-
-    def confirm(self, notification: Notification, now: float) -> None:
-        """The target took it."""
-        ...
-
-    def release(self, notification: Notification, now: float, *, refused: bool = False) -> None:
-        """Nobody tries any longer."""
-        ...
 
 
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +49,11 @@ class Delivery:
         clock: Clock,
         settings: DeliverySettings | None = None,
         chance: Callable[[], float] = random.random,
+        outbox: Outbox | None = None,
+        announce: Collection[str] = (),
     ) -> None:
+        """`announce`: the targets that are told of a broken one; where that leaves none, all others are."""
+        self.outbox, self._announce = outbox, announce
         self.book, self.report, self.clock, self.chance = book, report, clock, chance
         self.settings = settings or DeliverySettings()
         self.closes_at: float | None = None
@@ -107,10 +72,28 @@ class Delivery:
         if lane is None:
             self.report.dropped(notification.target, notification, "no_target")
             self.book.release(notification, self.clock.now(), refused=True)
-        elif self.closes_at is not None:
+        elif self.closes_at is not None and self.outbox is None:
             self.report.dropped(lane.channel.name, notification, "stopping")
         else:
             lane.put(notification)
+
+    def restore(self, rows: Iterable[Unsent], broken: Mapping[str, float]) -> None:
+        """Go on with what a former process has not sent, in its order; before `run`.
+
+        `broken`: targets that refused for good, and since when.
+        """
+        for target, since in broken.items():
+            if target in self._lanes:
+                self._lanes[target].is_broken_since(since)
+        for row in rows:
+            lane = self._lanes.get(row.notification.target)
+            if lane is not None:
+                lane.restore(row)
+                continue
+            self.report.dropped(row.notification.target, row.notification, "no_target")
+            self.book.release(row.notification, self.clock.now(), refused=True)
+            if self.outbox is not None:
+                self.outbox.remove(row.row)
 
     def waiting(self) -> dict[str, int]:
         """How many notifications wait or are under way, by target."""
@@ -132,38 +115,12 @@ class Delivery:
         return left
 
     def tell_others(self, broken: _Lane, notice: Notification) -> None:
-        """Queue a notice for every target but the one that it is about."""
-        for target, lane in self._lanes.items():
-            if lane is not broken and self.closes_at is None:
+        """Queue a notice for the targets that are told of broken ones, but never for the one that it is about."""
+        others = {target: lane for target, lane in self._lanes.items() if lane is not broken}
+        for target in [target for target in others if target in self._announce] or others:
+            lane = others[target]
+            if self.closes_at is None:
                 lane.put(msgspec.structs.replace(notice, target=target))
-
-
-class _Item:
-    """One notification on its way to one target. Times by the monotonic clock."""
-
-    __slots__ = (
-        "expires_at",
-        "failed_at",
-        "group",
-        "not_before",
-        "notification",
-        "order",
-        "submitted_at",
-        "tries",
-        "worth",
-    )
-
-    def __init__(self, notification: Notification, order: int, now: float, deadline_seconds: float) -> None:
-        self.notification = notification
-        self.group = (notification.receiver, notification.group_key)
-        self.order = order
-        self.submitted_at = now
-        self.expires_at = now + deadline_seconds
-        self.not_before = now
-        self.tries = 0
-        self.failed_at = -1  # how many its target had taken when this one failed last
-        # The least is the first to go when there is no room: ended, then not urgent, then old.
-        self.worth = (notification.status == "firing", -min(map(rank, notification.alerts[:1]), default=0), order)
 
 
 class _Lane:
@@ -175,9 +132,8 @@ class _Lane:
         self._delivery = delivery
         self._settings = delivery.settings
         self._clock = delivery.clock
-        self._queue: list[_Item] = []
-        self._groups: dict[tuple[str, str], int] = {}  # how many wait of each
-        self._current: _Item | None = None
+        self._queue = SendQueue(delivery.settings.queue_size)
+        self._current: Item | None = None
         self._order = 0
         self._failures = 0  # in a row
         self._successes = 0
@@ -186,19 +142,37 @@ class _Lane:
 
     def put(self, notification: Notification) -> None:
         """Queue it. Where the target fails or the queue is full it takes the place of what its group said before."""
-        self._order += 1
-        item = _Item(notification, self._order, self._clock.monotonic(), self._settings.deadline_seconds)
-        if self._failures or len(self._queue) >= self._settings.queue_size:
-            for older in self._said(item.group):
-                self._remove(older)
-                item.order = min(item.order, older.order)
-                self._drop(older, "superseded")
-        self._add(item)
-        if len(self._queue) > self._settings.queue_size:
-            least = min(self._queue, key=_worth)
-            self._remove(least)
-            self._drop(least, "overflow")
+        now, outbox = self._clock.monotonic(), self._delivery.outbox
+        item = self._item(notification, now + self._settings.deadline_seconds)
+        if outbox is not None:
+            item.row = outbox.add(notification, self._clock.now())
+        for left, reason in self._queue.put(item, is_only_word=self._failures > 0):
+            self._drop(left, reason)
         self.wake.set()
+
+    def restore(self, row: Unsent) -> None:
+        """Queue what a former process has decided and not sent, with its age noted.
+
+        Its deadline begins anew: nobody has tried in between.
+        """
+        now = self._clock.monotonic()
+        shift = now - self._clock.now()
+        said = aged(row.notification, self._clock.now())
+        item = self._item(said, now + self._settings.deadline_seconds)
+        item.row, item.is_kept, item.tries = row.row, True, row.tries
+        item.not_before = row.not_before + shift
+        self._rests_until = max(self._rests_until, row.rests_until + shift)
+        for left, reason in self._queue.put(item, is_only_word=False):
+            self._drop(left, reason)
+        self.wake.set()
+
+    def is_broken_since(self, since: float) -> None:
+        """The target refused already when the former process ended."""
+        self._broken_since = since
+
+    def _item(self, notification: Notification, expires_at: float) -> Item:
+        self._order += 1
+        return Item(notification, self._order, self._clock.monotonic(), expires_at)
 
     def waiting(self) -> int:
         """In the queue or under way."""
@@ -209,26 +183,27 @@ class _Lane:
         while True:
             now = self._clock.monotonic()
             self._expire(now)
-            item = self._next(now) if self._rests_until <= now else None
+            item = None
+            if self._rests_until <= now:
+                item = self._queue.next(now, self._successes, is_failing=self._failures > 0)
             if item is not None:
-                self._remove(item)
+                self._queue.remove(item)
                 await self._try(item)
                 continue
-            next_try = max(self._rests_until, min((item.not_before for item in self._queue), default=0.0))
+            next_try = max(self._rests_until, min((item.not_before for item in self._queue.items), default=0.0))
             closes_at = self._delivery.closes_at
             if closes_at is not None and (not self._queue or next_try >= closes_at):
                 return
             await self._sleep(
-                min([next_try, *(item.expires_at for item in self._queue)]) - now if self._queue else None
+                min([next_try, *(item.expires_at for item in self._queue.items)]) - now if self._queue else None
             )
 
     def abandon(self) -> int:
-        """Drop what is left at the end; gives how many."""
-        left = [*self._queue, *([self._current] if self._current else [])]
-        self._queue.clear()
-        self._groups.clear()
+        """Leave what is left at the end, which an outbox keeps for the next start; gives how many."""
+        left = [*self._queue.clear(), *([self._current] if self._current else [])]
         for item in left:
-            self._drop(item, "stopping")
+            if item.row is None:
+                self._drop(item, "stopping")
         return len(left)
 
     async def close(self) -> None:
@@ -239,31 +214,6 @@ class _Lane:
         except TimeoutError:
             pass  # the process ends; there is nobody left to whom it matters
 
-    def _add(self, item: _Item) -> None:
-        insort(self._queue, item, key=_order)
-        self._groups[item.group] = self._groups.get(item.group, 0) + 1
-
-    def _remove(self, item: _Item) -> None:
-        self._queue.remove(item)
-        self._groups[item.group] -= 1
-        if not self._groups[item.group]:
-            del self._groups[item.group]
-
-    def _said(self, group: tuple[str, str]) -> list[_Item]:
-        """What waits of this group. The count spares a storm of groups the look through the queue for each."""
-        return [item for item in self._queue if item.group == group] if group in self._groups else []
-
-    def _next(self, now: float) -> _Item | None:
-        """The first in order; but while the target fails, first those that it was not asked since it last took one.
-
-        So a message that the target cannot stand does not hold up the others, and a target that is away is asked no
-        more often by a long queue than by a short one.
-        """
-        ready = [item for item in self._queue if item.not_before <= now]
-        if self._failures:
-            return next((item for item in ready if item.failed_at != self._successes), ready[0] if ready else None)
-        return ready[0] if ready else None
-
     async def _sleep(self, seconds: float | None) -> None:
         self.wake.clear()
         try:
@@ -272,10 +222,22 @@ class _Lane:
         except TimeoutError:
             pass
 
-    async def _try(self, item: _Item) -> None:
+    async def _keep(self, item: Item) -> None:
+        """Wait until it is on the disk, but no longer than a page may wait."""
+        outbox = self._delivery.outbox
+        if outbox is None or item.is_kept:
+            return
+        item.is_kept = True
+        outbox.flush()
+        left = item.submitted_at + KEPT_SECONDS - self._clock.monotonic()
+        if item.row is not None and not await outbox.kept(item.row, max(0.0, left)):
+            self._delivery.report.unkept(self.channel.name, item.notification)
+
+    async def _try(self, item: Item) -> None:
+        self._current = item
+        await self._keep(item)
         began = self._clock.monotonic()
         item.tries += 1
-        self._current = item
         self._rests_until = began + self.channel.spacing_seconds
         error: ChannelError | None = None
         try:
@@ -294,22 +256,27 @@ class _Lane:
             self._failed(item, error)
         await asyncio.sleep(0)  # a channel that never waits must not keep the loop for a whole queue
 
-    def _sent(self, item: _Item) -> None:
+    def _sent(self, item: Item) -> None:
         now = self._clock.monotonic()
         if self._failures > 1:  # the target was away, not one message at fault: the rest goes out at once, in order
-            for other in self._queue:
+            for other in self._queue.items:
                 other.not_before = now
         self._failures = 0
         self._successes += 1
         self._delivery.report.sent(self.channel.name, item.notification, item.tries, now - item.submitted_at)
         self._delivery.book.confirm(item.notification, self._clock.now())
+        outbox = self._delivery.outbox
+        if outbox is not None and item.row is not None:
+            outbox.sent(item.row, item.notification, item.tries, self._clock.now())
+            outbox.flush()
         if self._broken_since is not None:
             since, self._broken_since = self._broken_since, None
+            self._mark(None)
             self._delivery.report.mended(self.channel.name)
             notice = broken_target(self.channel.name, "It was refused", since, self._clock.now(), is_mended=True)
             self._delivery.tell_others(self, notice)
 
-    def _failed(self, item: _Item, error: ChannelError) -> None:
+    def _failed(self, item: Item, error: ChannelError) -> None:
         now = self._clock.monotonic()
         self._failures += 1
         wait = self._wait(self._failures) if error.retry_after is None else error.retry_after
@@ -319,20 +286,29 @@ class _Lane:
             self._mark_broken(error)
             return
         self._delivery.report.retrying(self.channel.name, item.notification, error, wait)
-        if item.group in self._groups:
+        if self._queue.has(item.group):
             self._drop(item, "superseded")
             return
         item.failed_at = self._successes
         item.not_before = now + max(wait, self._wait(item.tries))
-        self._add(item)
+        self._queue.add(item)
+        outbox = self._delivery.outbox
+        if outbox is not None and item.row is not None:
+            shift = self._clock.now() - now
+            outbox.tried(item.row, item.tries, item.not_before + shift, self._rests_until + shift)
 
     def _mark_broken(self, error: ChannelError) -> None:
         if self._broken_since is not None:
             return
         self._broken_since = self._clock.now()
+        self._mark(self._broken_since)
         self._delivery.report.broken(self.channel.name, error)
         notice = broken_target(self.channel.name, str(error), self._broken_since, self._broken_since)
         self._delivery.tell_others(self, notice)
+
+    def _mark(self, broken_since: float | None) -> None:
+        if self._delivery.outbox is not None:
+            self._delivery.outbox.mark(self.channel.name, broken_since)
 
     def _wait(self, failures: int) -> float:
         """Full jitter: any part of a time that doubles with every failure, so that targets are not met in step."""
@@ -342,11 +318,12 @@ class _Lane:
         return self._delivery.chance() * most
 
     def _expire(self, now: float) -> None:
-        for item in [item for item in self._queue if item.expires_at <= now]:
-            self._remove(item)
+        for item in self._queue.expire(now):
             self._drop(item, "expired")
 
-    def _drop(self, item: _Item, reason: DropReason) -> None:
+    def _drop(self, item: Item, reason: DropReason) -> None:
         self._delivery.report.dropped(self.channel.name, item.notification, reason)
+        if item.row is not None and self._delivery.outbox is not None:
+            self._delivery.outbox.remove(item.row)
         if reason in ("expired", "overflow", "refused"):
             self._delivery.book.release(item.notification, self._clock.now(), refused=reason == "refused")

@@ -20,6 +20,7 @@ from collector.axis import Axis
 from collector.ingest import Ingest
 from collector.model.alert import Alert, Notification
 from collector.model.labels import labels_of
+from collector.model.saved import SavedPast
 from collector.promql import compile_expr
 from collector.routing.group import Target as Receiver
 from collector.routing.grouping import Grouping
@@ -190,9 +191,14 @@ class Pipeline:
                     self._told(alert, now, is_live=not is_past)
                 yield part
 
+    def resume_past(self, saved: Sequence[SavedPast]) -> None:
+        """Go on along a backlog that a former process did not read to its end."""
+        self.grouping.restore_past(saved)
+        self._was_past = self._was_past or bool(saved)
+
     def notifications(self, now: float) -> list[Notification]:
-        """What is ripe to be said."""
-        return self.grouping.due(now)
+        """What is ripe to be said, or the first of it: `grouping.next_due` tells whether there is more."""
+        return self.grouping.due(now, TOLD_AT_ONCE)
 
     def _told(self, alert: Alert, now: float, *, is_live: bool) -> None:
         if alert.state == "pending":

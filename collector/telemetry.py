@@ -46,7 +46,16 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
+    "tasktrail_notifications_unkept": ("counter", "Notifications sent before the disk had taken them.", ("receiver",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
+    "tasktrail_state_failing": ("gauge", "1 while the disk does not take state that it should keep.", ()),
+    "tasktrail_state_waiting": ("gauge", "Statements that are not on the disk yet.", ()),
+    "tasktrail_state_lost": ("counter", "Statements that were given up for want of room.", ()),
+    "tasktrail_state_set_aside": (
+        "gauge",
+        "1 where the state file was damaged at the start, and set aside.",
+        ("file",),
+    ),
 }
 
 
@@ -216,6 +225,35 @@ class Telemetry:
         """One line about the process itself: start, stop, what is switched off."""
         log.info(line, *values)
 
+    def state_opened(self, directory: str, set_aside: str) -> None:
+        """Where state is kept, and whether the file that was there was damaged."""
+        self.set("tasktrail_state_durable", (), 1.0)
+        self.set("tasktrail_state_failing", (), 0.0)
+        log.info("state: alerts, what was told of them and what is to be sent are kept in %s", directory)
+        if set_aside:
+            self.set("tasktrail_state_set_aside", (set_aside,), 1.0)
+            log.error("state: the file was damaged; it is set aside as %s, what could be read is taken over", set_aside)
+
+    def restored(self, alerts: int, groups: int, unsent: int, unread: int) -> None:
+        """What a former process had left."""
+        if alerts or groups or unsent:
+            log.info("state: restored %d alerts and %d groups; %d notifications are to be sent", alerts, groups, unsent)
+        if unread:
+            log.error("state: %d rows could not be read and are left out", unread)
+
+    def state(self, is_durable: bool, waiting: int, lost: int, error: str) -> None:  # noqa: FBT001 it is what is told
+        """How the writing of state goes."""
+        was_durable = bool(self.get("tasktrail_state_durable"))
+        if was_durable and not is_durable:
+            log.error("state: not on the disk, kept in memory until it is: %s", error)
+        elif is_durable and not was_durable:
+            log.info("state: on the disk again")
+        self.set("tasktrail_state_durable", (), float(is_durable))
+        self.set("tasktrail_state_failing", (), float(not is_durable))
+        self.set("tasktrail_state_waiting", (), waiting)
+        if lost:
+            self.set("tasktrail_state_lost", (), lost)
+
     # What happens in delivery, by the names of `collector.delivery.Report`.
 
     def target_understood(self, target: str, description: str) -> None:
@@ -237,6 +275,11 @@ class Telemetry:
         """A notification left its queue without being sent."""
         self.add("tasktrail_notifications", (target, reason))
         log.warning("target %s: dropped %r, %s", target, notification.title, reason)
+
+    def unkept(self, target: str, notification: Notification) -> None:
+        """A notification goes out before it is on the disk."""
+        self.add("tasktrail_notifications_unkept", (target,))
+        log.warning("target %s: %r goes out before the disk has taken it", target, notification.title)
 
     def broken(self, target: str, error: ChannelError) -> None:
         """A target refuses for good: somebody must repair it."""

@@ -23,6 +23,7 @@ from collector.alerting.template import expand, is_repeatable
 from collector.gotext.floats import format_float
 from collector.model.alert import Alert, Evidence
 from collector.model.labels import Labels, fingerprint, labels_of
+from collector.model.saved import RuleName, SavedAlert
 
 Steps: TypeAlias = Generator[None, None, list[Alert]]
 """Work that stops now and then, so that others get their turn, and in the end gives the alerts that changed."""
@@ -60,6 +61,10 @@ class _Life(msgspec.Struct):
     """Seconds of blindness while pending: they do not count for `for`."""
     gone_since: float | None = None
     """When the expression stopped to hold, while `keep_firing_for` runs."""
+    is_restored: bool = False
+    """Of a former process, and its expression was not seen to hold since."""
+    sleeps_until: float = -math.inf
+    """Up to this instant a former process has decided: an evaluation that goes there once more changes nothing."""
 
     def stand_still(self, seconds: float) -> None:
         """Let no clock count these seconds."""
@@ -82,6 +87,10 @@ class AlertRule(Rule):
         self._identities: dict[Labels, Labels] = {}
         """Of the last evaluation: the labels of an alert by those of its element, where only they decide."""
         self._last_slot: float | None = None
+        self.holds_back_until = -math.inf
+        """Before this instant no restored alert ends because its expression does not hold: it may not know better."""
+        self.touched: dict[Labels, None] = {}
+        """Alerts that are others than when they were saved last; newer words alone are not worth saving."""
 
     def alerts(self) -> list[Alert]:
         """Copies of all alerts: pending, firing, and those that resolved in the last 15 minutes."""
@@ -132,11 +141,47 @@ class AlertRule(Rule):
         life = self._lives.get(labels)
         if life is not None:
             life.alert.evidence = evidence
+            self.touched[labels] = None
+
+    @property
+    def saved_name(self) -> RuleName:
+        """By what a later process knows it again."""
+        return RuleName(file=self.group.file, group=self.group.name, rule=self.name, labels=self.spec.written_labels)
+
+    def changes(self) -> list[tuple[Labels, SavedAlert | None]]:
+        """The alerts that changed since this was asked last; None where one is forgotten."""
+        touched, self.touched = self.touched, {}
+        name = self.saved_name
+        return [(labels, self._saved(name, self._lives.get(labels))) for labels in touched]
+
+    def touch_all(self) -> None:
+        """Let `changes` give every alert once more."""
+        self.touched.update(dict.fromkeys(self._lives))
+
+    def restore(self, saved: SavedAlert, unseen_seconds: float) -> Alert:
+        """Go on with an alert of a former process; its clocks do not count the seconds that nobody saw. Gives a copy.
+
+        Until `holds_back_until` it does not end for want of data.
+        """
+        alert = copy.copy(saved.alert)
+        alert.rule = self.place
+        life = _Life(alert, _Element((), math.nan), saved.held, saved.gone_since, is_restored=True)
+        life.sleeps_until = saved.changed_at
+        life.stand_still(unseen_seconds)
+        self._lives[alert.labels] = life
+        return copy.copy(alert)
+
+    @staticmethod
+    def _saved(name: RuleName, life: _Life | None) -> SavedAlert | None:
+        if life is None:
+            return None
+        return SavedAlert(name=name, alert=copy.copy(life.alert), held=life.held, gone_since=life.gone_since)
 
     def adopt(self, former: AlertRule) -> None:
         """Take over the alerts of the rule that this one was before its file was read again."""
         self._lives, former._lives = former._lives, {}
         self._last_slot = former._last_slot
+        self.holds_back_until = former.holds_back_until
         for life in self._lives.values():
             life.alert.rule = self.place
             life.element = _Element((), math.nan)  # so that the next slot makes its texts anew
@@ -211,12 +256,16 @@ class AlertRule(Rule):
         life = self._lives.get(labels)
         return life is not None and life.alert.state != "resolved"
 
+    def _sleeps(self, labels: Labels, at: float) -> bool:
+        life = self._lives.get(labels)
+        return life is not None and at <= life.sleeps_until
+
     def _begin(self, elements: dict[Labels, _Element], at: float, scene: Scene, *, is_blind: bool) -> Steps:
         if is_blind and self.reads_absence:
             return []
         begun: list[Alert] = []
         for labels, element in elements.items():
-            if self._is_active(labels):
+            if self._is_active(labels) or self._sleeps(labels, at):
                 continue
             alert = Alert(
                 labels=labels,
@@ -231,6 +280,7 @@ class AlertRule(Rule):
                 rule=self.place,
             )
             self._lives[labels] = _Life(alert, element)
+            self.touched[labels] = None
             begun.append(copy.copy(alert))
             if len(begun) % CHUNK == 0:
                 yield
@@ -244,14 +294,22 @@ class AlertRule(Rule):
         if alert.state == "resolved":
             self._forget(alert, at)
             return False
+        if at <= life.sleeps_until:
+            return False
         before = (alert.state, alert.blind)
+        clocks = (life.held, life.gone_since)
         is_new_text = False
+        is_held_back = element is None and life.is_restored and at < self.holds_back_until
+        if is_held_back and not pause and self._last_slot is not None:
+            pause = at - self._last_slot
         life.stand_still(min(pause, at - alert.active_at))
         if element is not None:
             is_new_text = self._continue(life, element, at, scene)
-        elif not is_blind:
+        elif not is_blind and not is_held_back:
             self._end(life, at)
         alert.blind = is_blind
+        if before != (alert.state, alert.blind) or clocks != (life.held, life.gone_since):
+            self.touched[alert.labels] = None
         is_moved = before != (alert.state, alert.blind) and alert.labels in self._lives
         return is_moved or (is_new_text and alert.state == "firing")
 
@@ -265,6 +323,7 @@ class AlertRule(Rule):
             alert.value, alert.annotations = element.value, annotations
             life.element = element
         life.gone_since = None
+        life.is_restored = False
         if alert.state == "pending" and _has_passed(at - alert.active_at - life.held, self.spec.hold):
             alert.state = "firing"
             alert.fired_at = at
@@ -274,6 +333,7 @@ class AlertRule(Rule):
         """An alert whose expression holds no more: forgotten, kept firing for a while, or resolved."""
         alert = life.alert
         if alert.state == "pending":
+            self.touched[alert.labels] = None
             del self._lives[alert.labels]
         else:
             if life.gone_since is None:

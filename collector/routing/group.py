@@ -11,6 +11,7 @@ import msgspec
 
 from collector.model.alert import Alert
 from collector.model.labels import Labels
+from collector.model.saved import SavedGroup, SavedLog, SavedMember, Told
 from collector.routing import message
 from collector.routing.route import Route
 
@@ -20,16 +21,6 @@ class Target(msgspec.Struct, frozen=True):
 
     name: str
     send_resolved: bool = True
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What a notification said: fingerprints by state, and when."""
-
-    firing: frozenset[str]
-    resolved: frozenset[str]
-    at: float
-    held: frozenset[str] = frozenset()
-    """Told as firing before, and left out of this one as they were muted: of their end the target is still to hear."""
 
 
 class Log:
@@ -43,12 +34,34 @@ class Log:
         self.key = ""  # of the notification that `handed` is about
         self.not_before = 0.0
 
+    def saved(self) -> SavedLog:
+        """As a plain value."""
+        return SavedLog(self.told, self.handed, self.key, self.not_before)
+
+    def restore(self, saved: SavedLog) -> None:
+        """As it was saved."""
+        self.told, self.handed, self.key, self.not_before = saved.told, saved.handed, saved.key, saved.not_before
+
+    def inherit(self, saved: SavedLog, token: str) -> None:
+        """What a target was told of one alert in a group that is no more."""
+        last = saved.handed or saved.told
+        if last is None or token not in last.firing | last.resolved | last.held:
+            return
+        old = self.told or Told(frozenset(), frozenset(), last.at)
+        self.told = Told(
+            old.firing | (last.firing & {token}),
+            old.resolved | (last.resolved & {token}),
+            max(old.at, last.at),
+            old.held | (last.held & {token}),
+        )
+
 
 class Group:
     """The alerts of one route that share its group labels, and what each target was told of them."""
 
     __slots__ = (
         "alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "muted", "rank", "route",
+        "touched",
     )  # fmt: skip
 
     def __init__(self, route: Route, labels: Labels, key: str, *, away: bool) -> None:
@@ -64,6 +77,7 @@ class Group:
         self.flush_at = 0.0
         self.flushed = False
         self.rank = message.LEAST  # of the most urgent alert that it spoke of
+        self.touched: set[str] = set()  # tokens of the alerts that are others than when they were saved last
 
     def token(self, alert: Alert) -> str:
         """What makes two alerts of this group one: the label set; in a summary the episode."""
@@ -110,3 +124,43 @@ class Group:
         for token in [token for token, alert in self.alerts.items() if alert.state == "resolved"]:
             if token not in owed:
                 del self.alerts[token]
+                self.touched.add(token)
+
+    def put(self, token: str, alert: Alert) -> None:
+        """Take an alert in, or in the place of what it was; newer words alone are not worth saving."""
+        before = self.alerts.get(token)
+        if before is None or (before.state, before.active_at) != (alert.state, alert.active_at):
+            self.touched.add(token)
+        self.alerts[token] = alert
+
+    def saved(self) -> SavedGroup:
+        """Without its alerts, as a plain value."""
+        return SavedGroup(
+            receiver=self.route.receiver,
+            key=self.key,
+            route=self.route.key,
+            labels=self.labels,
+            away=self.away,
+            more=self.more,
+            flush_at=self.flush_at,
+            flushed=self.flushed,
+            rank=self.rank,
+            logs={target: log.saved() for target, log in self.logs.items()},
+        )
+
+    def members(self) -> list[SavedMember]:
+        """The alerts that changed since this was asked last."""
+        touched, self.touched = self.touched, set()
+        return [SavedMember(token, self.alerts.get(token), self.later.get(token)) for token in sorted(touched)]
+
+    def restore(self, saved: SavedGroup, members: Iterable[SavedMember]) -> None:
+        """As it was saved."""
+        self.more, self.flush_at, self.flushed, self.rank = saved.more, saved.flush_at, saved.flushed, saved.rank
+        for member in members:
+            if member.alert is not None:
+                self.alerts[member.token] = member.alert
+            if member.later is not None:
+                self.later[member.token] = member.later
+        for target, log in saved.logs.items():
+            self.logs[target] = Log()
+            self.logs[target].restore(log)

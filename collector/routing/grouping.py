@@ -23,12 +23,13 @@ import msgspec
 
 from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
+from collector.model.saved import GroupChange, SavedGroup, SavedMember, SavedPast
 from collector.routing import message
 from collector.routing.group import Group, Log, Target
 from collector.routing.inhibition import Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
 from collector.routing.message import Wording
-from collector.routing.route import BUILT_IN, Route, match, muted
+from collector.routing.route import BUILT_IN, Route, match, muted, walk
 
 Gate: TypeAlias = Callable[[Alert, float], str]
 """Why an alert is not spoken of at an instant, Unix seconds; "" where it may be."""
@@ -70,6 +71,8 @@ class Grouping:
         self._pushes = 0
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
+        self._past_touched: dict[tuple[str, float], None] = {}
+        self._touched: dict[tuple[str, str], None] = {}  # places of groups that are others than when saved last
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -93,6 +96,7 @@ class Grouping:
     def go_live(self, now: float) -> None:
         """The backlog was read to its end: tell what still fires and what pages, and sum up the rest in one message."""
         past, self._past = self._past, {}
+        self._past_touched.update(dict.fromkeys(past))
         more, self._forgotten = self._forgotten, 0
         latest = dict(sorted(past))  # of each alert the start of its last episode
         for (fingerprint, active_at), (alert, pages) in past.items():
@@ -104,7 +108,7 @@ class Grouping:
             else:
                 for route in match(self._route, alert.labels):
                     group = self._group(route, NO_LABELS, now, away=True)
-                    group.alerts[group.token(alert)] = alert
+                    group.put(group.token(alert), alert)
                     group.more = more
 
     def due(self, now: float, most: int = 200) -> list[Notification]:
@@ -138,6 +142,7 @@ class Grouping:
         )
         if log.key == notification.key:
             log.handed = None
+        self._touch(group)
         group.prune()
 
     def release(self, notification: Notification, now: float, *, refused: bool = False) -> None:
@@ -153,11 +158,75 @@ class Grouping:
             log.told = log.handed
         log.handed = None
         log.not_before = now + AGAIN_SECONDS
+        self._touch(group)
         group.prune()
 
     def muted(self) -> dict[tuple[str, str], dict[str, str]]:
         """By receiver and group key: the fingerprints that the group's last flush left out, and why."""
         return {place: dict(group.muted) for place, group in self._groups.items() if group.muted}
+
+    def changes(self) -> list[GroupChange]:
+        """What is to be saved: the groups that changed since this was asked last."""
+        touched, self._touched = self._touched, {}
+        found = []
+        for receiver, key in touched:
+            group = self._groups.get((receiver, key))
+            saved = None if group is None else group.saved()
+            found.append(GroupChange(receiver, key, saved, [] if group is None else group.members()))
+        return found
+
+    def past_changes(self) -> list[SavedPast]:
+        """The same of the episodes of a backlog."""
+        touched, self._past_touched = self._past_touched, {}
+        found = []
+        for name, at in touched:
+            alert, pages = self._past.get((name, at), (None, False))
+            found.append(SavedPast(f"{name}@{at}", alert, pages))
+        return found
+
+    def restore_past(self, saved: Iterable[SavedPast]) -> None:
+        """Go on with the episodes of a backlog that a former process did not read to its end."""
+        for one in saved:
+            if one.alert is not None:
+                self._past[one.alert.fingerprint, one.alert.active_at] = one.alert, one.pages
+
+    def touch_all(self) -> None:
+        """Let `changes` give everything once more: what was saved is not to be relied on."""
+        self._past_touched.update(dict.fromkeys(self._past))
+        for group in self._groups.values():
+            self._touch(group)
+            group.touched.update(group.alerts, group.later)
+
+    def restore(self, groups: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> None:
+        """Go on with groups of a former process. Those whose route is no more go where their alerts go now."""
+        routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
+        for saved, members in groups:
+            route = routes.get((saved.receiver, saved.route))
+            if route is None or (not saved.away and _differs(route, saved, members)):
+                self._touched[saved.receiver, saved.key] = None  # it is gone
+                self._move(saved, members, now)
+                continue
+            group = Group(route, saved.labels, saved.key, away=saved.away)
+            group.restore(saved, members)
+            self._groups[saved.receiver, saved.key] = group
+            self._schedule(group, saved.flush_at)
+
+    def _move(self, saved: SavedGroup, members: Sequence[SavedMember], now: float) -> None:
+        """A group whose route is no more: its receiver's group of now takes its alerts, and what was told of them."""
+        for member in members:
+            alert = member.later or member.alert
+            if alert is None or saved.away:
+                continue
+            for route in match(self._route, alert.labels):
+                if route.receiver != saved.receiver:
+                    continue
+                group = self._group(route, route.group_labels(alert.labels), now)
+                group.put(alert.fingerprint, alert)
+                for target, log in saved.logs.items():
+                    group.logs.setdefault(target, Log()).inherit(log, alert.fingerprint)
+
+    def _touch(self, group: Group) -> None:
+        self._touched[group.route.receiver, group.key] = None
 
     def _is_known(self, alert: Alert) -> bool:
         """Whether the alert is in a group already: what becomes of it is then no matter of the past."""
@@ -168,9 +237,13 @@ class Grouping:
         return False
 
     def _gather(self, alert: Alert, *, pages: bool) -> None:
-        self._past[alert.fingerprint, alert.active_at] = alert, pages
+        place = alert.fingerprint, alert.active_at
+        self._past[place] = alert, pages
+        self._past_touched[place] = None
         if len(self._past) > MOST_PAST:
-            del self._past[next(iter(self._past))]
+            oldest = next(iter(self._past))
+            self._past_touched[oldest] = None
+            del self._past[oldest]
             self._forgotten += 1
 
     def _insert(self, alert: Alert, now: float) -> None:
@@ -179,11 +252,14 @@ class Grouping:
             if alert.state == "resolved":
                 group = self._groups.get((route.receiver, group_key(route, labels)))
                 if group is not None and alert.fingerprint in group.alerts:  # else nobody was to hear that it fired
-                    group.alerts[alert.fingerprint] = alert
+                    group.put(alert.fingerprint, alert)
+                    self._touch(group)
                 continue
             group = self._group(route, labels, now)
-            group.alerts[alert.fingerprint] = alert
-            group.later.pop(alert.fingerprint, None)
+            group.put(alert.fingerprint, alert)
+            if group.later.pop(alert.fingerprint, None) is not None:
+                group.touched.add(alert.fingerprint)
+            self._touch(group)
             if group.flushed:
                 speaks_now = message.rank(alert) < group.rank < message.LEAST
             else:  # it may have waited already, before we knew of it
@@ -196,7 +272,9 @@ class Grouping:
         """Tell as firing, and at the next flush as resolved."""
         self._insert(msgspec.structs.replace(alert, state="firing", resolved_at=None), now)
         for route in match(self._route, alert.labels):
-            self._group(route, route.group_labels(alert.labels), now).later[alert.fingerprint] = alert
+            group = self._group(route, route.group_labels(alert.labels), now)
+            group.later[alert.fingerprint] = alert
+            group.touched.add(alert.fingerprint)
 
     def _group(self, route: Route, labels: Labels, now: float, *, away: bool = False) -> Group:
         key = f"{route.key}:away" if away else group_key(route, labels)
@@ -208,12 +286,14 @@ class Grouping:
 
     def _schedule(self, group: Group, at: float) -> None:
         group.flush_at = at
+        self._touch(group)
         self._pushes += 1
         heapq.heappush(self._heap, (at, self._pushes, group))
 
     def _flush(self, group: Group, now: float) -> list[Notification]:
         """What each target is to be told now; the group looks again one group_interval later, and goes when empty."""
         if not group.alerts:
+            self._touch(group)
             del self._groups[group.route.receiver, group.key]
             return []
         group.flushed = True
@@ -238,8 +318,9 @@ class Grouping:
             draft = drafts[target.send_resolved]
             log.handed, log.key = here, draft.key
             ripe.append(msgspec.structs.replace(draft, target=target.name))
-        if not rests:
+        if not rests and group.later:
             group.alerts |= group.later
+            group.touched |= group.later.keys()
             group.later.clear()
         group.prune()
         return ripe
@@ -281,6 +362,11 @@ class Grouping:
             external_url=self._wording.external_url,
             group_key=group.key,
         )
+
+
+def _differs(route: Route, saved: SavedGroup, members: Sequence[SavedMember]) -> bool:
+    """Whether the route groups otherwise than it did."""
+    return any(member.alert and route.group_labels(member.alert.labels) != saved.labels for member in members)
 
 
 def group_key(route: Route, labels: Labels) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from collector.model.alert import Alert, Notification
 from collector.model.labels import fingerprint, labels_of
 from collector.routing.grouping import dedup_key
@@ -44,3 +46,12 @@ def broken_target(target: str, error: str, since: float, now: float, *, is_mende
         text=text,
         group_key=f"{RECEIVER}:{target}",
     )
+
+
+def aged(notification: Notification, now: float) -> Notification:
+    """The same, which a former process decided and did not send: its text begins with how old it is."""
+    minutes, seconds = divmod(max(0, round(now - notification.at)), 60)
+    hours, rest = divmod(minutes, 60)
+    age = f"{hours} h {rest} min" if hours else f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    text = f"(decided {age} ago, sent after a restart)\n{notification.text}"
+    return msgspec.structs.replace(notification, text=text)

@@ -1,16 +1,24 @@
 """The tables of the state file, as the steps that lead from one version to the next.
 
-A step is never changed once it was released: a new need is a new step. Values are JSON as msgspec writes it, so that a
-person with `sqlite3` can read what is there.
+A step is never changed once it was released: a new need is a new step. Whole values are msgpack, which keeps every
+float as it is; beside them stands in plain columns what a person with `sqlite3` asks for.
 """
 
 from __future__ import annotations
 
 STEPS: tuple[str, ...] = (
     """
-    CREATE TABLE alerts (
-        fingerprint TEXT PRIMARY KEY,
+    CREATE TABLE meta (
+        name TEXT PRIMARY KEY,
         value BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE alerts (
+        rule TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        state TEXT NOT NULL,
+        changed_at REAL NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (rule, fingerprint)
     ) WITHOUT ROWID;
     CREATE TABLE silences (
         id TEXT PRIMARY KEY,
@@ -21,19 +29,45 @@ STEPS: tuple[str, ...] = (
         fingerprint TEXT PRIMARY KEY,
         value BLOB NOT NULL
     ) WITHOUT ROWID;
-    CREATE TABLE told (
+    CREATE TABLE groups (
         receiver TEXT NOT NULL,
-        target TEXT NOT NULL,
         group_key TEXT NOT NULL,
         value BLOB NOT NULL,
-        PRIMARY KEY (receiver, target, group_key)
+        PRIMARY KEY (receiver, group_key)
+    ) WITHOUT ROWID;
+    CREATE TABLE members (
+        receiver TEXT NOT NULL,
+        group_key TEXT NOT NULL,
+        token TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (receiver, group_key, token)
+    ) WITHOUT ROWID;
+    CREATE TABLE past (
+        token TEXT PRIMARY KEY,
+        value BLOB NOT NULL
     ) WITHOUT ROWID;
     CREATE TABLE outbox (
         id INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
         key TEXT NOT NULL,
         target TEXT NOT NULL,
-        at REAL NOT NULL,
+        receiver TEXT NOT NULL,
+        title TEXT NOT NULL,
+        tries INTEGER NOT NULL,
+        not_before REAL NOT NULL,
+        rests_until REAL NOT NULL,
         value BLOB NOT NULL
+    );
+    CREATE TABLE told (
+        id INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        key TEXT NOT NULL,
+        target TEXT NOT NULL,
+        receiver TEXT NOT NULL,
+        group_key TEXT NOT NULL,
+        status TEXT NOT NULL,
+        title TEXT NOT NULL,
+        tries INTEGER NOT NULL
     );
     """,
 )

@@ -24,6 +24,15 @@ from collector.state.schema import STEPS
 
 FILE = "state.db"
 RETRY_SECONDS = 1.0
+OUR_FAULT = (
+    sqlite3.IntegrityError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+    sqlite3.DataError,
+    ValueError,
+    OverflowError,
+)
+"""What a statement raises that no disk will ever take: it is given up, so that it does not hold up the others."""
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes of statements that wait for a disk that does not take them; beyond, the oldest that were not promised go."""
 
@@ -38,6 +47,8 @@ class Health(msgspec.Struct, frozen=True):
     lost: int
     """Statements that were given up for want of room."""
     error: str
+    oldest: int
+    """The number of the first statement that is not on the disk yet: where it stays the same, the disk hangs."""
     set_aside: str
     """The name of a damaged file that was set aside at the start; "" for none."""
 
@@ -81,28 +92,35 @@ class Store:
 
     def put(self, sql: str, *values: Any) -> None:
         """Queue a statement. It is on the disk once `durable` has said so."""
+        self.put_all([(sql, *values)])
+
+    def put_all(self, statements: Iterable[tuple[Any, ...]]) -> int:
+        """Queue statements, each SQL and its values; the disk takes all or none. Gives the last one's number."""
         with self._changed:
-            self._number += 1
-            one = _Queued(self._number, sql, values, _size(values))
-            self._queue.append(one)
-            self._bytes += one.size
+            for sql, *values in statements:
+                self._number += 1
+                one = _Queued(self._number, sql, values, _size(values))
+                self._queue.append(one)
+                self._bytes += one.size
             while self._bytes > MOST_WAITING and len(self._queue) > 1:
                 self._bytes -= self._queue.popleft().size
                 self._lost += 1
             self._changed.notify()
+            return self._number
 
-    async def durable(self, seconds: float = 5.0) -> bool:
-        """Whether all that was queued before is on the disk, after at most so long."""
+    async def durable(self, seconds: float = 5.0, number: int | None = None) -> bool:
+        """Whether all that was queued before, or up to a number, is on the disk, after at most so long."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         with self._changed:
-            if self._first_waiting() > self._number:
+            number = self._number if number is None else number
+            if self._first_waiting() > number:
                 return True
 
             def wake(is_kept: bool) -> None:  # noqa: FBT001 it is a call-back
                 loop.call_soon_threadsafe(_finish, done, is_kept)
 
-            self._waiters.append(_Waiter(self._number, self._lost, wake))
+            self._waiters.append(_Waiter(number, self._lost, wake))
         await asyncio.wait([done], timeout=seconds)
         return done.done() and done.result()
 
@@ -111,11 +129,16 @@ class Store:
         return self._reader.execute(sql, values).fetchall()
 
     @property
+    def is_alive(self) -> bool:
+        """Whether the writer is there: it ends with the store, or by a bug."""
+        return self._thread.is_alive()
+
+    @property
     def health(self) -> Health:
         """How the writing goes."""
         with self._changed:
             waiting = len(self._queue) + len(self._under_way)
-            return Health(not self._error, waiting, self._lost, self._error, self._set_aside)
+            return Health(not self._error, waiting, self._lost, self._error, self._first_waiting(), self._set_aside)
 
     def close(self, seconds: float = 5.0) -> bool:
         """Write what is queued, for so long at most; whether all of it was written."""
@@ -152,9 +175,11 @@ class Store:
     def _took(self, connection: sqlite3.Connection) -> bool:
         """Write what is under way as one transaction. Whether the disk took it; if not, it is tried again."""
         try:
-            with connection:
-                for one in self._under_way:
-                    connection.execute(one.sql, one.values)
+            while (culprit := self._executed(connection)) is not None:
+                with self._changed:
+                    self._under_way.remove(culprit)
+                    self._bytes -= culprit.size
+                    self._lost += 1
         except sqlite3.Error as error:
             with self._changed:
                 self._error = str(error)
@@ -170,6 +195,17 @@ class Store:
         for waiter in reached:
             waiter.wake(lost == waiter.lost)
         return True
+
+    def _executed(self, connection: sqlite3.Connection) -> _Queued | None:
+        """Execute what is under way as one transaction; gives the statement that is our fault. Raises sqlite3.Error."""
+        one = None
+        try:
+            with connection:
+                for one in self._under_way:
+                    connection.execute(one.sql, one.values)
+        except OUR_FAULT:
+            return one
+        return None
 
     def _should_give_up(self) -> bool:
         """Wait until it is time to try again; at the end there is no other time."""

@@ -29,7 +29,8 @@ METRICS = {
     "task_wait_seconds_bucket", "task_wait_seconds_count", "task_wait_seconds_sum",
     "task_queue:task_wait_seconds:usual", "tasktrail_source_up", "tasktrail_source_lag_seconds",
     "tasktrail_events_total", "tasktrail_rejected_total", "tasktrail_rule_failures_total",
-    "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total",
+    "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total", "tasktrail_state_failing",
+    "tasktrail_state_waiting",
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Daemon:
-    """One `tasktrail run` on a free port, without state."""
+    """One `tasktrail run` on a free port, without state unless the arguments name some."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.port = free_port()
@@ -126,10 +126,16 @@ def daemon(folder: Path, *arguments: str) -> Iterator[Daemon]:
 
 @dataclass
 class Hook:
-    """A webhook target: what it was told and when (wall clock). `hang`: answers nothing before the test's end."""
+    """A webhook target: what it was told and when (wall clock). `hang`: answers nothing before the test's end.
+
+    `keys`: the dedup key of each message. It answers with `status`, after `pause_seconds`.
+    """
 
     url: str
     got: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    status: int = 200
+    pause_seconds: float = 0.0
     hang: bool = False
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -146,10 +152,12 @@ def hook(*, hang: bool = False) -> Iterator[Hook]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
+            told.keys.append(self.headers["Idempotency-Key"])
             told.got.append((time.time(), json.loads(body)))
             if told.hang:
                 told.over.wait()
-            self.send_response(200)
+            told.over.wait(told.pause_seconds)
+            self.send_response(told.status)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:

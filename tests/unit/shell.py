@@ -105,7 +105,7 @@ async def running(settings: Settings, *, clock: ManualClock | None = None, **par
         made.daemon, made.url = daemon, f"http://127.0.0.1:{port}"
         began.set()
 
-    wanted = msgspec.structs.replace(settings, listen="127.0.0.1:0")
+    wanted = msgspec.structs.replace(settings, listen="127.0.0.1:0", state=settings.state or "none")
     work = app.run(wanted, made.stop, hurry=made.hurry, clock=made.clock, parts=app.Parts(started=started, **parts))
     made.ended = asyncio.ensure_future(work)
     beginning = asyncio.ensure_future(began.wait())

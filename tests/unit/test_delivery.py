@@ -325,7 +325,7 @@ async def test_healthy_target_hears_every_word():
 
 @told
 async def test_full_queue():
-    """A full queue drops what has ended first, then the least urgent, then the oldest, and gives each back."""
+    """A full queue drops the least urgent first, then what has ended, then the oldest, and gives each back."""
     a = Target("a", 10.0)
     async with World(a, queue_size=3) as world:
         world.submit("on the wire", group="w")
@@ -335,11 +335,28 @@ async def test_full_queue():
         world.submit("old", group="g3")
         for number in range(3):
             world.submit(f"n{number}", group=f"h{number}")
-        assert [key for _, _, key in world.ledger.said("overflow")] == ["ended", "info", "old"]
-        assert [key for _, key, _ in world.ledger.released] == ["ended", "info", "old"]
+        assert [key for _, _, key in world.ledger.said("overflow")] == ["info", "ended", "old"]
+        assert [key for _, key, _ in world.ledger.released] == ["info", "ended", "old"]
         world.submit("newer", group="h0")
         assert world.ledger.said("superseded") == [("superseded", "a", "n0")]
         assert world.delivery.waiting() == {"a": 4}
+
+
+@told
+async def test_full_queue_of_pairs():
+    """Before anything is lost for want of room, the oldest start whose end waits too is merged into that end."""
+    a = Target("a", 10.0)
+    async with World(a, queue_size=3) as world:
+        world.submit("on the wire", group="w")
+        await asyncio.sleep(1)
+        world.submit("alone", group="g0", severity="info")
+        world.submit("began", group="g1")
+        world.submit("ended", group="g1", status="resolved")
+        world.submit("other", group="g2")
+        assert world.ledger.said("merged", "overflow") == [("merged", "a", "began")]
+        assert world.ledger.released == []
+        await asyncio.sleep(60)
+        assert a.taken == ["on the wire", "alone", "ended", "other"]
 
 
 @told

@@ -170,3 +170,34 @@ def test_a_place_that_cannot_be_written_says_what_to_do(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TasktrailError, match="--state none"):
         chosen(str(tmp_path / "file" / "below"), {})
+
+
+async def test_a_statement_that_no_disk_takes_holds_up_nobody(tmp_path):
+    """What the file cannot hold, by its rules or for its characters, is given up and counted; the others are kept."""
+    store = open_store(tmp_path, "x")
+    store.put(PUT, "1", b"a")
+    store.put(PUT, "\ud800", b"b")
+    store.put(PUT, "2", None)
+    store.put(PUT, "3", b"c")
+    await store.durable()
+    assert acks(tmp_path) == {"1": b"a", "3": b"c"}
+    assert (store.health.lost, store.health.waiting, store.is_alive) == (2, 0, True)
+    assert store.close()
+    assert not store.is_alive
+
+
+async def test_statements_that_belong_together_are_there_together_and_have_a_number(tmp_path):
+    """`durable` up to a number does not wait for what was queued later."""
+    store = open_store(tmp_path, "x")
+    number = store.put_all([(PUT, "1", b"a"), (PUT, "2", b"b")])
+    assert await store.durable(number=number)
+    blocker = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    later = store.put_all([(PUT, "3", b"c")])
+    assert await store.durable(0.0, number)
+    assert not await store.durable(0.1, later)
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert await store.durable(20.0, later)
+    assert acks(tmp_path).keys() == {"1", "2", "3"}
+    store.close()

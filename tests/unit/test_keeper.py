@@ -1,0 +1,475 @@
+"""Restarts: what was decided, told and not yet told goes on where it stood, whatever became of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+import pytest
+
+from collector.delivery import KEPT_SECONDS
+from collector.model.alert import Notification
+from collector.model.clock import ManualClock
+from collector.model.errors import ChannelError, TasktrailError
+from collector.plugs import Feed
+from collector.settings import Settings
+from collector.state.store import Store
+from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
+
+HELD = FAILING.replace("    labels:", "    for: 10s\n    labels:")
+
+
+class Target(Kept):
+    """Keeps what it takes; refuses with `error` where there is one."""
+
+    error: ChannelError | None = None
+
+    def __init__(self, name: str = "kept") -> None:
+        super().__init__()
+        self.name = name
+        self.tries = 0
+
+    async def send(self, notification) -> None:
+        """One try."""
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        await super().send(notification)
+
+    @property
+    def said(self) -> list[str]:
+        """The states it was told, in order."""
+        return [notification.status for notification in self.sent]
+
+
+class Life:
+    """One daemon after the other on one directory, one rule file and one clock."""
+
+    def __init__(self, folder) -> None:
+        self.rules = folder / "rules.yaml"
+        self.rules.write_text(FAILING)
+        self.settings = Settings(state=str(folder / "state"), rules=(str(self.rules),))
+        self.clock = ManualClock(T0)
+
+    def start(self, *channels, feeds=()):
+        """The next daemon."""
+        return running(self.settings, clock=self.clock, channels=channels, feeds=feeds)
+
+    async def at(self, made, seconds: float) -> None:
+        """Turn the clock to so many seconds after T0, and let the daemon see it."""
+        self.clock.at = T0 + seconds
+        made.daemon.woken()
+        await until(lambda: made.daemon._sampled_at == self.clock.at)
+        await asyncio.sleep(0.03)  # what is decided at the end of the turn
+
+    async def fail(self, made, task_id: str, **fields) -> None:
+        """A task fails now."""
+        await made.daemon.push(event("failed", task_id, self.clock.at, error="E", **fields), "application/x-ndjson")
+        await made.daemon.turn()
+
+
+@pytest.fixture
+def life(tmp_path):
+    """A directory to live in."""
+    return Life(tmp_path)
+
+
+def states(made) -> list[str]:
+    """Of all alerts."""
+    return [alert.state for alert in made.daemon.pipeline.alerts()]
+
+
+async def test_a_restart_says_nothing_twice(life) -> None:
+    """What was told is not told again; its end is, when the window has passed over what nobody saw; then it is over."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 2
+    async with life.start(channel) as made:
+        for seconds in (3, 5, 8, 10):
+            await life.at(made, seconds)
+        assert states(made) == ["firing"]
+        assert channel.said == ["firing"]
+        for seconds in (15, 25):
+            await life.at(made, seconds)
+        await until(lambda: len(channel.sent) == 2)
+    first, last = channel.sent
+    assert (first.status, last.status) == ("firing", "resolved")
+    assert first.alerts[0].active_at == last.alerts[0].active_at == T0
+    assert first.key != last.key
+    life.clock.at = T0 + 27
+    async with life.start(channel) as made:
+        await life.at(made, 40)
+        assert made.daemon.alerts() == []
+    assert len(channel.sent) == 2
+
+
+async def test_a_start_is_not_held_back_after_a_restart(life) -> None:
+    """What begins to fire after a restart is told at once, while ends of before still wait."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 2
+    async with life.start(channel) as made:
+        await life.at(made, 3)
+        await life.fail(made, "b", task="other")
+        await until(lambda: len(channel.sent) == 2)
+        assert {dict(one.group_labels)["task"] for one in channel.sent} == {"a", "other"}
+        assert states(made) == ["firing", "firing"]
+
+
+async def test_what_was_not_sent_is_sent_by_the_next(life, caplog) -> None:
+    """A notification that its target did not take keeps its key and its words, and says how old it is."""
+    channel, again = Target(), Target()
+    channel.error = ChannelError("busy", retryable=True, retry_after=600.0)
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        async with life.start(channel) as made:
+            await life.fail(made, "a")
+            await until(lambda: channel.tries)
+            (waiting,) = made.daemon.delivery._lanes["kept"]._queue.items
+            key, text = waiting.notification.key, waiting.notification.text
+    assert "1 notifications were not sent, and are kept for the next start" in caplog.text
+    life.clock.at = T0 + 130
+    async with life.start(again) as made:
+        await life.at(made, 131)
+        assert again.tries == 0, "the target has asked for rest"
+        life.clock.at = T0 + 601
+        made.daemon.delivery._lanes["kept"].wake.set()
+        await until(lambda: again.sent)
+    (sent,) = again.sent[:1]
+    assert sent.key == key
+    assert sent.text == f"(decided 2 min 10 s ago, sent after a restart)\n{text}"
+
+
+async def test_what_waited_through_a_long_absence_is_sent_all_the_same(life) -> None:
+    """Time in which no daemon tried is no part of a notification's deadline; the end of its alert follows it."""
+    channel, again = Target(), Target()
+    channel.error = ChannelError("busy", retryable=True)
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.tries)
+    life.clock.at = T0 + 7205
+    async with life.start(again) as made:
+        await until(lambda: again.sent)
+        for seconds in (7210, 7225, 7240):
+            await life.at(made, seconds)
+        await until(lambda: len(again.sent) == 2)
+    assert again.said == ["firing", "resolved"]
+    assert again.sent[0].text.startswith("(decided 2 h 0 min ago, sent after a restart)\n")
+
+
+async def test_the_repeat_goes_on(life) -> None:
+    """After a restart the repeat_interval counts from when the target was told, not from the start."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 14_395
+    async with life.start(channel) as made:
+        await life.fail(made, "b")
+        await life.at(made, 14_398)
+        assert len(channel.sent) == 1
+        for seconds in (14_402, 14_412):
+            await life.fail(made, f"c{seconds}")
+            await life.at(made, seconds)
+        await until(lambda: len(channel.sent) == 2)
+    assert channel.said == ["firing", "firing"]
+
+
+async def test_for_goes_on_without_the_time_that_nobody_saw(life) -> None:
+    """A pending alert fires when it has held for its time, of which the down-time is no part."""
+    life.rules.write_text(HELD)
+    channel = Target()
+    async with life.start(channel) as made:
+        for seconds in (0, 5, 8):
+            await life.at(made, seconds)
+            await life.fail(made, f"a{seconds}")
+        assert states(made) == ["pending"]
+    life.clock.at = T0 + 1005
+    async with life.start(channel) as made:
+        await life.at(made, 1005)
+        await life.fail(made, "b")
+        assert states(made) == ["pending"]
+        await life.at(made, 1010)
+        (alert,) = made.daemon.pipeline.alerts()
+        assert (alert.state, alert.active_at) == ("firing", T0)
+        await until(lambda: channel.sent)
+
+
+async def test_a_rule_that_is_gone_ends_its_alerts(life) -> None:
+    """A rule that was renamed while nobody was there resolves what it had fired, with that reason."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    life.rules.write_text(FAILING.replace("alert: Failing", "alert: Renamed"))
+    life.clock.at = T0 + 3
+    async with life.start(channel) as made:
+        await life.at(made, 12)
+        await until(lambda: len(channel.sent) == 2)
+    (alert,) = channel.sent[1].alerts
+    assert (alert.state, alert.resolve_reason) == ("resolved", "the rule was taken out of the rule files")
+    async with life.start(channel) as made:
+        await life.at(made, 40)
+    assert len(channel.sent) == 2
+
+
+async def test_a_rule_that_moved_keeps_its_alerts(life, tmp_path) -> None:
+    """The same rule in another file goes on with its alerts."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    moved = tmp_path / "moved.yaml"
+    life.rules.rename(moved)
+    life.settings = msgspec.structs.replace(life.settings, rules=(str(moved),))
+    life.clock.at = T0 + 2
+    for _ in range(2):
+        async with life.start(channel) as made:
+            (alert,) = made.daemon.pipeline.alerts()
+            assert (alert.active_at, alert.rule) == (T0, f"{moved}:6")
+    assert len(channel.sent) == 1
+
+
+async def test_a_reload_is_kept_too(life) -> None:
+    """An alert that a reload ended does not come back with the next start."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+        life.rules.write_text(FAILING.replace("alert: Failing", "alert: Renamed"))
+        assert made.daemon.reload() == []
+        await made.daemon.turn()
+        assert [
+            alert.labels for alert in made.daemon.pipeline.alerts() if ("alertname", "Failing") in alert.labels
+        ] == []
+    async with life.start(channel) as made:
+        assert [
+            alert.labels for alert in made.daemon.pipeline.alerts() if ("alertname", "Failing") in alert.labels
+        ] == []
+
+
+async def test_a_broken_target_is_announced_once(life) -> None:
+    """The default receiver hears that a target refuses, and does not hear it again after a restart."""
+    good, bad = Target("good"), Target("bad")
+
+    def notices() -> list[Notification]:
+        return [one for one in good.sent if one.receiver == "tasktrail"]
+
+    bad.error = ChannelError("gone", retryable=False)
+    async with life.start(good, bad) as made:
+        await life.fail(made, "a")
+        await until(lambda: len(good.sent) == 2)
+    life.clock.at = T0 + 2
+    async with life.start(good, bad) as made:
+        tries = bad.tries
+        await life.fail(made, "b", task="other")
+        await until(lambda: bad.tries > tries)
+        await until(lambda: len(good.sent) == 3)
+        bad.error = None
+        await life.at(made, 120)
+        await life.fail(made, "c", task="third")
+        await until(lambda: [one.status for one in notices()] == ["firing", "resolved"])
+    assert [one.alerts[0].active_at for one in notices()] == [T0, T0]
+
+
+async def test_who_was_told_what_is_on_record(life) -> None:
+    """With the key, the target and the time."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+        store: Store = made.daemon._keeper._store
+        await until(lambda: store.rows("SELECT key, target, receiver, status FROM told"))
+        told = store.rows("SELECT key, target, receiver, status FROM told")
+        assert store.rows("SELECT count(*) FROM outbox") == [(0,)]
+    assert told == [(channel.sent[0].key, "kept", "default", "firing")]
+
+
+async def test_a_page_does_not_wait_for_a_disk(life, monkeypatch, caplog) -> None:
+    """Where the disk does not answer, a notification goes out after a second all the same, and that is said."""
+    release = asyncio.Event()
+    asked: list[float] = []
+
+    async def hangs(_store, seconds, _number=None) -> bool:
+        asked.append(seconds)
+        await release.wait()
+        return False
+
+    monkeypatch.setattr(Store, "durable", hangs)
+    channel = Target()
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        async with life.start(channel) as made:
+            await life.fail(made, "a")
+            await until(lambda: asked)
+            assert channel.sent == []
+            release.set()
+            await until(lambda: channel.sent)
+            metric = made.daemon.pipeline.telemetry.get("tasktrail_notifications_unkept", ("kept",))
+    assert asked[0] <= KEPT_SECONDS
+    assert metric == 1
+    assert "goes out before the disk has taken it" in caplog.text
+
+
+async def test_the_directory_is_held_against_a_second(life) -> None:
+    """A second daemon on the directory does not start, and says who has it."""
+    async with life.start():
+        with pytest.raises(TasktrailError, match="uses it"):
+            async with life.start():
+                pass
+
+
+async def test_it_is_said_what_is_kept(life, caplog) -> None:
+    """Start-up says where state is kept, and the metric that it is; without a directory that it is not."""
+    with caplog.at_level(logging.INFO, "tasktrail"):
+        async with life.start() as made:
+            assert made.daemon.pipeline.telemetry.get("tasktrail_state_durable") == 1
+        assert f"are kept in {life.settings.state}" in caplog.text
+        life.settings = msgspec.structs.replace(life.settings, state="none")
+        async with life.start() as made:
+            assert made.daemon.pipeline.telemetry.get("tasktrail_state_durable") == 0
+        assert "memory only" in caplog.text
+
+
+class Again:
+    """A source that gives once more what it gave before the restart, and is behind until it is let go."""
+
+    def __init__(self) -> None:
+        self.caught_up = asyncio.Event()
+
+    async def run(self, intake) -> None:
+        """All of it, with its own times."""
+        intake.connected("reads")
+        bodies = [event("failed", "a", T0, error="E"), event("started", "b", T0 + 3000)]
+        await intake.take(batch(bodies, received_at=T0 + 3000, times=[T0, T0 + 3000], is_head=False))
+        await self.caught_up.wait()
+        await intake.take(batch([], received_at=T0 + 3000, times=[], is_head=True))
+        await asyncio.Event().wait()
+
+
+async def test_what_is_read_once_more_is_not_told_once_more(life) -> None:
+    """An alert that was over before a restart does not come back with the events that a source gives again."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        for seconds in (5, 10, 15, 25):
+            await life.at(made, seconds)
+        await until(lambda: channel.said == ["firing", "resolved"])
+        await life.at(made, 2000)
+        assert states(made) == []
+    life.clock.at = T0 + 3010
+    source = Again()
+    async with life.start(channel, feeds=(Feed(name="s", build=lambda: source),)) as made:
+        await until(lambda: made.daemon.pipeline.store.frontier == T0 + 3000)
+        source.caught_up.set()
+        await life.at(made, 3020)
+        await life.at(made, 3060)
+    assert channel.said == ["firing", "resolved"]
+
+
+class Backlog:
+    """A source that is up and behind, until it is let go."""
+
+    def __init__(self) -> None:
+        self.caught_up = asyncio.Event()
+
+    async def run(self, intake) -> None:
+        """Stand at its head, then fall behind, then catch up."""
+        intake.connected("reads")
+        await intake.take(batch([event("started", "x", T0)], received_at=T0, times=[T0], is_head=False))
+        await self.caught_up.wait()
+        await intake.take(batch([], received_at=T0, times=[], is_head=True))
+        await asyncio.Event().wait()
+
+
+OWN = """
+groups:
+- name: g
+  interval: 5s
+  rules:
+  - alert: Own
+    expr: tasktrail_reload_success < 1
+"""
+
+
+@pytest.mark.parametrize("is_read", [True, False], ids=["until-it-is-read", "at-most-30-s"])
+async def test_ends_wait_until_the_sources_are_read(life, is_read) -> None:
+    """After a restart nothing resolves before every source was read to its head, or half a minute has passed."""
+    life.rules.write_text(OWN)
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.pipeline.telemetry.set("tasktrail_reload_success", (), 0.0)
+        await life.at(made, 5)
+        await until(lambda: channel.sent)
+    source = Backlog()
+    life.clock.at = T0 + 6
+    feeds = (Feed(name="behind", build=lambda: source),)
+    async with life.start(channel, feeds=feeds) as made:
+        await life.at(made, 10)
+        await life.at(made, 20)
+        assert states(made) == ["firing"]
+        if is_read:
+            source.caught_up.set()
+            await until(lambda: all(axis.is_at_head for axis in made.daemon.axes))
+            await life.at(made, 21)
+            await life.at(made, 25)
+        else:
+            await life.at(made, 35)
+            assert states(made) == ["firing"]
+            await life.at(made, 37)
+            await life.at(made, 40)
+        assert states(made) == ["resolved"]
+
+
+async def test_what_was_given_up_is_written_anew(life, monkeypatch) -> None:
+    """Where the bound in memory was hit while the disk took nothing, all is written once more when it does."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+        store: Store = made.daemon._keeper._store
+        assert await store.durable()
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "put_all", lambda _statements: setattr(store, "_lost", 1) or 0)
+            await life.at(made, 1)
+            await life.fail(made, "b", task="other")
+            await until(lambda: len(channel.sent) == 2)
+        await life.at(made, 3)
+        assert await store.durable()
+        assert len(store.rows("SELECT * FROM alerts")) == len(store.rows("SELECT * FROM groups")) == 2
+    life.clock.at = T0 + 4
+    async with life.start(channel) as made:
+        assert states(made) == ["firing", "firing"]
+        await life.at(made, 8)
+    assert len(channel.sent) == 2
+
+
+class Behind:
+    """A source with a backlog that is not read to its end."""
+
+    async def run(self, intake) -> None:
+        """An hour-old failure, and then nothing for long."""
+        intake.connected("reads")
+        bodies = [event("failed", "old", T0 - 3600, error="E"), event("started", "b", T0 - 3000)]
+        await intake.take(batch(bodies, received_at=T0, times=[T0 - 3600, T0 - 3000], is_head=False))
+        await asyncio.Event().wait()
+
+
+async def test_what_a_backlog_told_is_summed_up_by_the_next(life) -> None:
+    """What fired and ended in a backlog is told in its summary, also where the daemon dies before its end."""
+    channel = Target()
+    async with life.start(channel, feeds=(Feed(name="s", build=Behind),)) as made:
+        await until(lambda: made.daemon.pipeline.store.frontier == T0 - 3000)
+        assert channel.sent == []
+    async with life.start(channel) as made:
+        await life.at(made, 5)
+        await life.at(made, 16)
+        await until(lambda: channel.sent)
+        store: Store = made.daemon._keeper._store
+        await until(lambda: store.rows("SELECT count(*) FROM past") == [(0,)])
+    (summary,) = channel.sent
+    assert "while the monitor was away" in summary.title
+    assert [alert.active_at for alert in summary.alerts] == [T0 - 3600]
