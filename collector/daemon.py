@@ -25,6 +25,7 @@ from collector.model.clock import Clock
 from collector.model.errors import ProblemsError
 from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
+from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
 from collector.sources.push import batches, split
@@ -105,6 +106,8 @@ class Daemon:
         now = clock.now()
         until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
         self._sample(now)
+        self.pipeline.desk.tend(now)
+        self.pipeline.grouping.heed(self.delivery.broken(), now)
         began = self._moved_at = clock.monotonic()
         for _ in self.pipeline.advance(until, now):
             spent = clock.monotonic() - began
@@ -130,9 +133,9 @@ class Daemon:
             self.delivery.submit(notification)
 
     def _rest(self) -> float:
-        ticker, due = self.pipeline.ticker, self.pipeline.grouping.next_due()
-        now = self._clock.now()
-        stop = min(ticker.next_stop(), ticker.held_until, now + LONGEST_REST if due is None else due)
+        ticker, now = self.pipeline.ticker, self._clock.now()
+        dues = (self.pipeline.grouping.next_due(), self.pipeline.desk.next_due())
+        stop = min([ticker.next_stop(), ticker.held_until, *(due for due in dues if due is not None)])
         return min(LONGEST_REST, max(0.0, stop - now))
 
     def _sample(self, now: float) -> None:
@@ -156,6 +159,11 @@ class Daemon:
             pipeline.store.put(name, labels, now, value)
 
     # What the listener asks
+
+    @property
+    def desk(self) -> Desk:
+        """Silences, acks, alerts from outside, drills."""
+        return self.pipeline.desk
 
     @property
     def is_ready(self) -> bool:

@@ -12,7 +12,11 @@ import msgspec
 from collector.model.alert import Alert
 from collector.model.labels import Labels
 from collector.routing import message
+from collector.routing.escalation import Waiting
 from collector.routing.route import Route
+
+FLAPS = "flapping: its changes are told when it has been quiet"
+"""Why an alert is left out that still waits for somebody to ack it."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -48,7 +52,8 @@ class Group:
     """The alerts of one route that share its group labels, and what each target was told of them."""
 
     __slots__ = (
-        "alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "muted", "rank", "route",
+        "alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "muted", "parent", "rank",
+        "reached", "route", "steps", "waiting", "why",
     )  # fmt: skip
 
     def __init__(self, route: Route, labels: Labels, key: str, *, away: bool) -> None:
@@ -64,6 +69,35 @@ class Group:
         self.flush_at = 0.0
         self.flushed = False
         self.rank = message.LEAST  # of the most urgent alert that it spoke of
+        self.waiting: Waiting | None = None  # for an ack
+        self.reached = 0  # steps of the escalation
+        self.steps: dict[int, Group] = {}  # what the receivers of its steps are told, by the step's number
+        self.parent: Group | None = None  # whose step this is
+        self.why = ""  # this step was reached
+
+    def unmuted(self) -> list[str]:
+        """The fingerprints of what fires and may be spoken of, as the last flush saw it."""
+        return [
+            token
+            for token, alert in self.alerts.items()
+            if alert.state == "firing" and self.muted.get(token, FLAPS) == FLAPS
+        ]
+
+    def heard(self, token: str) -> list[tuple[str, str, float]]:
+        """Receiver, target and time of each that was told, and confirmed, that an alert fires."""
+        return [
+            (self.route.receiver, target, log.told.at)
+            for target, log in self.logs.items()
+            if log.told is not None and token in log.told.firing | log.told.held
+        ]
+
+    def knows(self, token: str, since: float) -> bool:
+        """Whether every target that was told of the group heard since then that this alert fires."""
+        entries = [log.handed or log.told for log in self.logs.values()]
+        return bool(entries) and all(
+            entry is not None and entry.at >= since and (token in entry.firing or token in entry.held)
+            for entry in entries
+        )
 
     def token(self, alert: Alert) -> str:
         """What makes two alerts of this group one: the label set; in a summary the episode."""

@@ -8,12 +8,14 @@ Differences from Alertmanager, on purpose: an alert more urgent than all that it
 was decided and could not be delivered before it ended is told as resolved, with its times, and not forgotten; what
 ends while it is muted, and was told before, is told as resolved when the mute ends.
 
+A group whose every firing alert is acked is quiet; while one waits for an ack, the steps of its route's `escalate` are
+reached, each a group of its own that hears of the same alerts. An alert that flaps is told as that, and then rests.
+
 Groups live as long as their alerts, so the bound on alerts (a rule's `limit`) is the bound here.
 """
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -23,12 +25,15 @@ import msgspec
 
 from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
-from collector.routing import message
-from collector.routing.group import Group, Log, Target
-from collector.routing.inhibition import Inhibition, InhibitRule
+from collector.routing import escalation, message
+from collector.routing.acks import Acks
+from collector.routing.draft import Links, dedup_key, draft, group_key, no_links
+from collector.routing.flapping import Flapping
+from collector.routing.group import FLAPS, Group, Log, Target
+from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
 from collector.routing.message import Wording
-from collector.routing.route import BUILT_IN, Route, match, muted
+from collector.routing.route import BUILT_IN, Route, destinations, muted
 
 Gate: TypeAlias = Callable[[Alert, float], str]
 """Why an alert is not spoken of at an instant, Unix seconds; "" where it may be."""
@@ -39,7 +44,7 @@ MOST_PAST = 10_000
 """Episodes of a backlog that are kept for the summary; the oldest leave first and are counted in it."""
 NO_TARGET = (Target(""),)
 """Stands for the targets of a receiver that has none here: what it would be told is on record."""
-_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+__all__ = ["Gate", "Grouping", "Target", "dedup_key", "group_key"]
 
 
 class Grouping:
@@ -58,13 +63,22 @@ class Grouping:
         inhibit_rules: Sequence[InhibitRule] = (),
         intervals: Intervals | None = None,
         gates: Sequence[Gate] = (),
+        acks: Acks | None = None,
+        flapping: Flapping | None = None,
+        links: Links = no_links,
     ) -> None:
         self._route = route
         self._receivers = receivers or {}
         self._inhibition = Inhibition(inhibit_rules)
         self._intervals = intervals or {}
         self._gates = gates
+        self._acks = acks or Acks()
+        self._flapping = flapping
+        self._links = links
         self._wording = wording or Wording()
+        self._broken: frozenset[str] = frozenset()
+        self.firing: dict[str, tuple[Alert, float]] = {}
+        """All alerts that fire, by fingerprint, with when that was last said. Not to be changed."""
         self._groups: dict[tuple[str, str], Group] = {}  # by receiver and group key
         self._heap: list[tuple[float, int, Group]] = []
         self._pushes = 0
@@ -84,6 +98,7 @@ class Grouping:
             if alert.state == "pending":
                 continue
             taken = copy(alert)
+            self._note(taken, now, live=live)
             if live or self._is_known(taken):
                 self._inhibition.note(taken)
                 self._insert(taken, now)
@@ -102,7 +117,7 @@ class Grouping:
             elif pages and active_at == latest[fingerprint]:  # it pages once; its former episodes are summed up
                 self._insert_ended(alert, now)
             else:
-                for route in match(self._route, alert.labels):
+                for route in destinations(self._route, alert.labels):
                     group = self._group(route, NO_LABELS, now, away=True)
                     group.alerts[group.token(alert)] = alert
                     group.more = more
@@ -155,13 +170,51 @@ class Grouping:
         log.not_before = now + AGAIN_SECONDS
         group.prune()
 
+    def heed(self, broken: frozenset[str], now: float) -> None:
+        """These targets take nothing now: where nobody of a step can be reached, the next step is due at once."""
+        if broken == self._broken:
+            return
+        self._broken = broken
+        for group in list(self._groups.values()):
+            if group.waiting is not None:
+                self._spoken_of(group, now)
+                self._climb(group, now)
+
+    def groups(self) -> list[Group]:
+        """All groups, as they are. Not to be changed."""
+        return list(self._groups.values())
+
+    def find(self, receiver: str, key: str) -> Group | None:
+        """One group by its receiver and key."""
+        return self._groups.get((receiver, key))
+
+    def heard(self, fingerprint: str) -> list[tuple[str, str, float]]:
+        """Receiver, target and time of each that was told, and confirmed, that an alert fires."""
+        return sorted(heard for group in self._groups.values() for heard in group.heard(fingerprint))
+
+    def why_inhibited(self, labels: Labels) -> Inhibited | None:
+        """Who speaks for an alert with these labels, or nobody."""
+        return self._inhibition.by(labels)
+
     def muted(self) -> dict[tuple[str, str], dict[str, str]]:
         """By receiver and group key: the fingerprints that the group's last flush left out, and why."""
         return {place: dict(group.muted) for place, group in self._groups.items() if group.muted}
 
+    def _note(self, alert: Alert, now: float, *, live: bool) -> None:
+        """What is known of an alert besides its groups."""
+        known = alert.fingerprint in self.firing
+        is_firing = alert.state == "firing"
+        if is_firing:
+            self.firing[alert.fingerprint] = alert, now
+        else:
+            self.firing.pop(alert.fingerprint, None)
+            self._acks.end(alert.fingerprint)
+        if live and self._flapping is not None and known != is_firing:
+            self._flapping.note(alert.fingerprint, now, is_start=is_firing)
+
     def _is_known(self, alert: Alert) -> bool:
         """Whether the alert is in a group already: what becomes of it is then no matter of the past."""
-        for route in match(self._route, alert.labels):
+        for route in destinations(self._route, alert.labels):
             group = self._groups.get((route.receiver, group_key(route, route.group_labels(alert.labels))))
             if group is not None and alert.fingerprint in group.alerts:
                 return True
@@ -174,16 +227,18 @@ class Grouping:
             self._forgotten += 1
 
     def _insert(self, alert: Alert, now: float) -> None:
-        for route in match(self._route, alert.labels):
+        for route in destinations(self._route, alert.labels):
             labels = route.group_labels(alert.labels)
             if alert.state == "resolved":
                 group = self._groups.get((route.receiver, group_key(route, labels)))
-                if group is not None and alert.fingerprint in group.alerts:  # else nobody was to hear that it fired
-                    group.alerts[alert.fingerprint] = alert
+                for each in (group, *group.steps.values()) if group is not None else ():
+                    if alert.fingerprint in each.alerts:  # else nobody was to hear that it fired
+                        each.alerts[alert.fingerprint] = alert
                 continue
             group = self._group(route, labels, now)
-            group.alerts[alert.fingerprint] = alert
-            group.later.pop(alert.fingerprint, None)
+            for each in (group, *(step for number, step in group.steps.items() if number < group.reached)):
+                each.alerts[alert.fingerprint] = alert
+                each.later.pop(alert.fingerprint, None)
             if group.flushed:
                 speaks_now = message.rank(alert) < group.rank < message.LEAST
             else:  # it may have waited already, before we knew of it
@@ -195,7 +250,7 @@ class Grouping:
     def _insert_ended(self, alert: Alert, now: float) -> None:
         """Tell as firing, and at the next flush as resolved."""
         self._insert(msgspec.structs.replace(alert, state="firing", resolved_at=None), now)
-        for route in match(self._route, alert.labels):
+        for route in destinations(self._route, alert.labels):
             self._group(route, route.group_labels(alert.labels), now).later[alert.fingerprint] = alert
 
     def _group(self, route: Route, labels: Labels, now: float, *, away: bool = False) -> Group:
@@ -213,12 +268,18 @@ class Grouping:
 
     def _flush(self, group: Group, now: float) -> list[Notification]:
         """What each target is to be told now; the group looks again one group_interval later, and goes when empty."""
+        if group.parent is not None and group.parent.waiting is not None and group.parent.alerts:
+            self._spoken_of(group.parent, now)
+            self._climb(group.parent, now)  # which may make this group one that speaks
         if not group.alerts:
-            del self._groups[group.route.receiver, group.key]
+            self._leave(group)
             return []
         group.flushed = True
         self._schedule(group, now + group.route.group_interval)
         alerts = self._spoken_of(group, now)
+        self._climb(group, now)
+        if self._acks.cover((alert.fingerprint for alert in alerts if alert.state == "firing"), now):
+            return []
         group.rank = message.rank(alerts[0]) if alerts and alerts[0].state == "firing" else message.LEAST
         present = group.told(alerts, now)
         drafts: dict[bool, Notification] = {}
@@ -234,10 +295,11 @@ class Grouping:
                 log.told, log.handed = here, None  # hears of no ends, but its next start is news again
                 continue
             if target.send_resolved not in drafts:
-                drafts[target.send_resolved] = self._draft(group, alerts, now, ends=target.send_resolved)
-            draft = drafts[target.send_resolved]
-            log.handed, log.key = here, draft.key
-            ripe.append(msgspec.structs.replace(draft, target=target.name))
+                told = [alert for alert in alerts if target.send_resolved or alert.state == "firing"]
+                drafts[target.send_resolved] = draft(group, told, now, self._wording, self._links)
+            one = drafts[target.send_resolved]
+            log.handed, log.key = here, one.key
+            ripe.append(msgspec.structs.replace(one, target=target.name))
         if not rests:
             group.alerts |= group.later
             group.later.clear()
@@ -252,49 +314,76 @@ class Grouping:
             reason = why or ("" if group.away else self._reason(alert, now))
             if reason:
                 group.muted[token] = reason
-        return message.order(alert for token, alert in group.alerts.items() if token not in group.muted)
+        if self._flapping is None or group.away:
+            return message.order(alert for token, alert in group.alerts.items() if token not in group.muted)
+        rest = [alert for token, alert in group.alerts.items() if token not in group.muted]
+        return message.order(said for one in rest if (said := self._as_flapping(group, one, now)) is not None)
+
+    def _as_flapping(self, group: Group, alert: Alert, now: float) -> Alert | None:
+        """The alert as it is spoken of; None, and a mute, where it flaps and everybody knows."""
+        changes = self._flapping.of(alert.fingerprint, now) if self._flapping else None
+        if changes is None or changes.since is None:
+            return alert
+        if alert.state == "firing" and not group.knows(
+            alert.fingerprint, max(changes.since, now - group.route.repeat_interval + 1)
+        ):
+            return msgspec.structs.replace(alert, flapping=True)
+        group.muted[alert.fingerprint] = FLAPS
+        return None
+
+    # Escalation
+
+    def _climb(self, group: Group, now: float) -> None:
+        """Who waits for an ack after `_spoken_of`, and whom else that concerns by now."""
+        if not group.route.escalate or group.away:
+            return
+        waits = [token for token in group.unmuted() if self._acks.of(token, now) is None]
+        former, group.waiting = group.waiting, escalation.follow(group.waiting, waits, now)
+        if group.waiting is None or (former is not None and former.since != group.waiting.since):
+            group.reached = 0
+        if group.waiting is None:
+            return
+        stage = escalation.stage(group.route, group.waiting, now, self._is_broken)
+        for number in range(group.reached, stage.reached):
+            step = self._step(group, number, now)
+            step.alerts |= {token: group.alerts[token] for token in waits}
+            step.why = stage.reason
+            self._schedule(step, now)
+        group.reached = stage.reached
+        if stage.next_at is not None:
+            self._step(group, stage.reached, stage.next_at)
+
+    def _step(self, group: Group, number: int, at: float) -> Group:
+        """The group of a step, that looks at what is waiting not later than `at`."""
+        receiver = group.route.escalate[number].receiver
+        key = f"{group.key}/escalation {number + 1}"
+        step = self._groups.get((receiver, key))
+        if step is None:
+            route = msgspec.structs.replace(group.route, receiver=receiver, escalate=(), group_wait=0.0)
+            step = self._groups[receiver, key] = Group(route, group.labels, key, away=False)
+            self._schedule(step, at)
+        elif step.flush_at > at:
+            self._schedule(step, at)
+        step.parent, group.steps[number] = group, step
+        return step
+
+    def _leave(self, group: Group) -> None:
+        """A group without alerts goes; one that is still to be escalated to waits with its group."""
+        parent = group.parent
+        if parent is not None:
+            number = next((number for number, step in parent.steps.items() if step is group), 0)
+            if parent.waiting is not None and parent.alerts and number >= parent.reached:
+                self._schedule(group, parent.waiting.since + parent.route.escalate[number].after)
+                return
+            parent.steps.pop(number, None)
+        del self._groups[group.route.receiver, group.key]
+
+    def _is_broken(self, receiver: str) -> bool:
+        targets = self._receivers.get(receiver, ())
+        return bool(targets) and all(target.name in self._broken for target in targets)
 
     def _reason(self, alert: Alert, now: float) -> str:
         """Why an alert is not spoken of now."""
         if by := self._inhibition.by(alert.labels):
             return str(by)
         return next((reason for gate in self._gates if (reason := gate(alert, now))), "")
-
-    def _draft(self, group: Group, alerts: Sequence[Alert], now: float, *, ends: bool) -> Notification:
-        """The group's notification, for no target yet."""
-        told = tuple(alert for alert in alerts if ends or alert.state == "firing")
-        if group.away:
-            title, text = message.compose_away(told, group.more, self._wording)
-        else:
-            title, text = message.compose(told, self._wording)
-        return Notification(
-            key=dedup_key(group.route.receiver, group.labels, told),
-            at=now,
-            receiver=group.route.receiver,
-            status="firing" if told[0].state == "firing" else "resolved",
-            group_labels=group.labels,
-            common_labels=message.common(alert.labels for alert in told),
-            common_annotations=message.common(alert.annotations for alert in told),
-            alerts=told,
-            title=title,
-            text=text,
-            external_url=self._wording.external_url,
-            group_key=group.key,
-        )
-
-
-def group_key(route: Route, labels: Labels) -> str:
-    """The group's name as Alertmanager writes it: `{}:{alertname="DeadLetter", queue="payments"}`."""
-    pairs = ", ".join(f'{name}="{value.translate(_QUOTED)}"' for name, value in labels)
-    return f"{route.key}:{{{pairs}}}"
-
-
-def dedup_key(receiver: str, labels: Labels, alerts: Iterable[Alert]) -> str:
-    """32 hex digits over receiver, group labels, and each alert's fingerprint, state and start.
-
-    No host and no chance in it: two daemons on one broker, and every retry, give the same. A reminder after
-    repeat_interval has the key of what it repeats.
-    """
-    lines = sorted(f"{alert.fingerprint} {alert.state} {alert.active_at:.3f}" for alert in alerts)
-    text = "\n".join((receiver, *(f"{name}={value}" for name, value in labels), "", *lines))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
