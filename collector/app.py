@@ -20,6 +20,7 @@ from collector.audience import Audience, understood
 from collector.axis import Axis
 from collector.daemon import Daemon
 from collector.delivery import Delivery
+from collector.heartbeat import beat
 from collector.intake import Lane
 from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
@@ -119,7 +120,14 @@ async def run(
     delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
     daemon = Daemon(pipeline, delivery, clock, pages, read_rules)
     pulled = lanes(settings, parts, daemon, clock)
-    listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
+    listener = Listener(
+        application(
+            daemon,
+            token=secret,
+            public_metrics=settings.public_metrics,
+            external_url=settings.external_url or "",
+        )
+    )
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
@@ -136,6 +144,7 @@ async def run(
     working = [
         asyncio.create_task(daemon.tick(), name="tick"),
         asyncio.create_task(supervisor.watch(daemon), name="supervisor"),
+        *_hearts(settings, daemon),
         *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
     ]
     delivering = asyncio.create_task(delivery.run(), name="delivery")
@@ -243,6 +252,14 @@ def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:
     telemetry.said("state is kept in memory only in this version: a restart forgets it")
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
+
+
+def _hearts(settings: Settings, daemon: Daemon) -> list[asyncio.Task[None]]:
+    """The heartbeat's task, where one is wanted."""
+    if settings.heartbeat_url is None:
+        return []
+    work = beat(settings.heartbeat_url, settings.heartbeat_interval, daemon.signs, daemon.pipeline.telemetry)
+    return [asyncio.create_task(work, name="heartbeat")]
 
 
 async def _until(stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -19,6 +19,7 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
+from collector.heartbeat import Signs, late
 from collector.intake import Lane
 from collector.model.alert import Alert
 from collector.model.clock import Clock
@@ -195,6 +196,24 @@ class Daemon:
     def groups(self) -> Sequence[Group]:
         """The rule groups."""
         return self.pipeline.ticker.groups
+
+    def signs(self) -> Signs:
+        """What the heartbeat is judged by."""
+        now = self.now()
+        heard = {dict(alert.labels).get("source", ""): name for name, (alert, _) in self._blind()}
+        return Signs(
+            trouble=self.trouble,
+            blind=frozenset(axis.name for axis in self.axes if axis.was_tried and not axis.is_up),
+            told=frozenset(source for source, name in heard.items() if self.desk.grouping.heard(name)),
+            late=late(
+                [(group.name, group.interval, group.evaluated_at) for group in self.groups], self.started_at, now
+            ),
+            stuck=self.delivery.broken(),
+        )
+
+    def _blind(self) -> list[tuple[str, tuple[Alert, float]]]:
+        firing = self.desk.grouping.firing
+        return [(name, one) for name, one in firing.items() if ("alertname", "SourceBlind") in one[0].labels]
 
     def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed now."""

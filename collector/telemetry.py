@@ -46,6 +46,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
+    "tasktrail_heartbeat": ("gauge", "1 while the heartbeat URL hears of us, 0 while it does not.", ()),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
 }
 
@@ -247,6 +248,10 @@ class Telemetry:
         """A broken target took one."""
         self.set("tasktrail_target_broken", (target,), 0.0)
         log.info("target %s: takes notifications again", target)
+
+    def heartbeat(self, *, is_heard: bool) -> None:
+        """The heartbeat URL was asked for, or was not, on purpose."""
+        self.set("tasktrail_heartbeat", (), float(is_heard))
 
     # What others read.
 
