@@ -204,7 +204,12 @@ class Daemon:
         return Signs(
             trouble=self.trouble,
             blind=frozenset(axis.name for axis in self.axes if axis.was_tried and not axis.is_up),
-            told=frozenset(source for source, name in heard.items() if self.desk.grouping.heard(name)),
+            told=frozenset(
+                source
+                for source, name in heard.items()
+                if self.desk.grouping.heard(name)
+                or self.desk.silences.of(name, self.desk.grouping.firing[name][0].labels, now)
+            ),
             late=late(
                 [(group.name, group.interval, group.evaluated_at) for group in self.groups], self.started_at, now
             ),

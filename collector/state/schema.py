@@ -21,6 +21,10 @@ STEPS: tuple[str, ...] = (
         fingerprint TEXT PRIMARY KEY,
         value BLOB NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE secrets (
+        name TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE told (
         receiver TEXT NOT NULL,
         target TEXT NOT NULL,
