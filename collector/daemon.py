@@ -200,25 +200,21 @@ class Daemon:
     def signs(self) -> Signs:
         """What the heartbeat is judged by."""
         now = self.now()
-        heard = {dict(alert.labels).get("source", ""): name for name, (alert, _) in self._blind()}
+        grouping, silences = self.desk.grouping, self.desk.silences
+        blind = [alert for alert, _ in grouping.firing.values() if ("alertname", "SourceBlind") in alert.labels]
         return Signs(
             trouble=self.trouble,
             blind=frozenset(axis.name for axis in self.axes if axis.was_tried and not axis.is_up),
             told=frozenset(
-                source
-                for source, name in heard.items()
-                if self.desk.grouping.heard(name)
-                or self.desk.silences.of(name, self.desk.grouping.firing[name][0].labels, now)
+                dict(alert.labels).get("source", "")
+                for alert in blind
+                if grouping.heard(alert.fingerprint) or silences.of(alert.fingerprint, alert.labels, now)
             ),
             late=late(
                 [(group.name, group.interval, group.evaluated_at) for group in self.groups], self.started_at, now
             ),
             stuck=self.delivery.broken(),
         )
-
-    def _blind(self) -> list[tuple[str, tuple[Alert, float]]]:
-        firing = self.desk.grouping.firing
-        return [(name, one) for name, one in firing.items() if ("alertname", "SourceBlind") in one[0].labels]
 
     def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed now."""

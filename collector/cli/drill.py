@@ -1,4 +1,4 @@
-"""`tasktrail drill alert-path`: sends an alert marked as a drill through a real route, and says who took it and when."""
+"""`tasktrail drill alert-path`: an alert marked as a drill through a real route; says who took it and when."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from collector.model.errors import TasktrailError
 from collector.model.labels import Matcher
 from collector.model.shown import shown
 from collector.routing.matchers import parse_matcher, written
+from collector.web.v2_silences import OPS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -114,9 +115,8 @@ def _posted(one: Matcher) -> dict[str, Any]:
 
 
 def _listed(one: dict[str, Any]) -> dict[str, Any]:
-    ops = {(True, False): "=", (False, False): "!=", (True, True): "=~", (False, True): "!~"}
     conditions = [
-        Matcher(each["name"], ops[each["isEqual"], each["isRegex"]], each["value"], bool)  # type: ignore[arg-type]  to be shown
+        Matcher(each["name"], OPS[each["isEqual"], each["isRegex"]], each["value"], bool)  # only to be shown
         for each in one["matchers"]
     ]
     return {

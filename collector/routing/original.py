@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -34,10 +35,18 @@ def of_route(route: Route) -> str:
 
 def _masked(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: SECRET if _is_secret(key, one) else _masked(one) for key, one in value.items()}
+        return {key: _hidden(key, one) if _is_secret(key, one) else _masked(one) for key, one in value.items()}
     if isinstance(value, list):
         return [_masked(one) for one in value]
     return value
+
+
+def _hidden(key: str, value: Any) -> str:
+    """Of a webhook's address the place stays, as older versions of amtool read it as an address."""
+    parts = urlsplit(str(value)) if key == "url" else None
+    if parts is None or parts.scheme not in ("http", "https"):
+        return SECRET
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/{SECRET}"
 
 
 def _is_secret(key: Any, value: Any) -> bool:
