@@ -44,6 +44,9 @@ MOST_PAST = 10_000
 """Episodes of a backlog that are kept for the summary; the oldest leave first and are counted in it."""
 NO_TARGET = (Target(""),)
 """Stands for the targets of a receiver that has none here: what it would be told is on record."""
+ALERTS_PER_NOTIFICATION = 50
+"""To look at so many alerts costs as much as to make a notification of one."""
+
 __all__ = ["Gate", "Grouping", "Target", "dedup_key", "group_key"]
 
 
@@ -72,7 +75,7 @@ class Grouping:
         self._inhibition = Inhibition(inhibit_rules)
         self._intervals = intervals or {}
         self._gates = gates
-        self._acks = acks or Acks()
+        self._acks = Acks() if acks is None else acks
         self._flapping = flapping
         self._links = links
         self._wording = wording or Wording()
@@ -122,14 +125,19 @@ class Grouping:
                     group.alerts[group.token(alert)] = alert
                     group.more = more
 
-    def due(self, now: float, most: int = 200) -> list[Notification]:
-        """What to tell now. Stops at about `most` notifications; `next_due` then says that there is more."""
+    def due(self, now: float, most: int = 100) -> list[Notification]:
+        """What to tell now, for as much work as `most` notifications are; `next_due` then says that there is more."""
         ripe: list[Notification] = []
-        while len(ripe) < most:
+        cost = 0.0
+        while cost < most:
             at = self.next_due()
             if at is None or at > now:
                 break
-            ripe += self._flush(heapq.heappop(self._heap)[2], now)
+            group = heapq.heappop(self._heap)[2]
+            cost += len(group.alerts) / ALERTS_PER_NOTIFICATION
+            said = self._flush(group, now)
+            cost += len(said)
+            ripe += said
         return ripe
 
     def next_due(self) -> float | None:

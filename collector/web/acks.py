@@ -52,6 +52,8 @@ async def post(request: web.Request) -> web.StreamResponse:
             conditions = [one for text in wanted.matchers for one in parse_matchers(text)]
         except ValueError as error:
             raise v2.Refused({"error": str(error)}) from error
+        if not conditions:
+            raise v2.Refused({"error": "at least one matcher required"})
         firing = view.desk.grouping.firing
         names |= dict.fromkeys(name for name, (alert, _) in firing.items() if hold(conditions, alert.labels))
     if not any(name in view.desk.grouping.firing for name in names):

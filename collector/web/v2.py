@@ -140,6 +140,7 @@ def _no_date(text: str) -> float:
     raise ValueError(text)
 
 
+@functools.lru_cache(maxsize=4096)
 def written(at: float) -> str:
     """A time with its milliseconds, as Alertmanager writes it."""
     return answers.rfc3339(round(at, 3)) if at % 1 else answers.rfc3339(at)

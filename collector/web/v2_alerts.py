@@ -14,10 +14,11 @@ from aiohttp import web
 
 from collector.model.alert import Alert
 from collector.model.labels import Matcher, labels_of
+from collector.routing.desk import Desk
 from collector.routing.external import Posted
 from collector.routing.standing import Standing
 from collector.web import answers, v2
-from collector.web.view import VIEW, View
+from collector.web.view import VIEW
 
 PIECE = 100
 """Alerts in one step."""
@@ -28,15 +29,24 @@ _encode = msgspec.json.encode
 
 
 class Wanted:
-    """Which alerts are asked for. Raises Refused for what is not understood."""
+    """Which alerts are asked for."""
 
-    def __init__(self, request: web.Request) -> None:
-        self.active = v2.flag(request, "active")
-        self.silenced = v2.flag(request, "silenced")
-        self.inhibited = v2.flag(request, "inhibited")
+    def __init__(self) -> None:
+        self.active = self.silenced = self.inhibited = True
+        self.filters: list[Matcher] = []
+        self.receivers: Callable[[Iterable[str]], bool] = lambda _names: True
+
+    @classmethod
+    def of(cls, request: web.Request) -> Wanted:
+        """Raises Refused for what is not understood."""
+        wanted = cls()
+        wanted.active = v2.flag(request, "active")
+        wanted.silenced = v2.flag(request, "silenced")
+        wanted.inhibited = v2.flag(request, "inhibited")
         v2.flag(request, "unprocessed")  # nothing is: every alert is grouped as it comes
-        self.filters: list[Matcher] = v2.filters(request)
-        self.receivers: Callable[[Iterable[str]], bool] = v2.receivers(request)
+        wanted.filters = v2.filters(request)
+        wanted.receivers = v2.receivers(request)
+        return wanted
 
     def has(self, alert: Alert, standing: Standing) -> bool:
         """Whether an alert is wanted."""
@@ -49,18 +59,19 @@ class Wanted:
 
 async def alerts(request: web.Request) -> web.StreamResponse:
     """All alerts that fire, by fingerprint, as JSON that comes piece by piece."""
-    wanted, view = Wanted(request), request.app[VIEW]
+    wanted, view = Wanted.of(request), request.app[VIEW]
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
     await response.prepare(request)
-    async for piece in pieces(view, wanted):
+    async for piece in pieces(view.desk, view.now(), wanted):
         await response.write(piece)
     await response.write_eof()
     return response
 
 
-async def pieces(view: View, wanted: Wanted) -> AsyncIterator[bytes]:
+async def pieces(desk: Desk, now: float, wanted: Wanted | None = None) -> AsyncIterator[bytes]:
     """The answer, some alerts at a time."""
-    firing, now = view.desk.grouping.firing, view.now()
+    firing = desk.grouping.firing
+    wanted = wanted or Wanted()
     yield b"["
     is_first = True
     names = sorted(firing)
@@ -69,9 +80,9 @@ async def pieces(view: View, wanted: Wanted) -> AsyncIterator[bytes]:
         for name in names[start : start + PIECE]:
             if name in firing:  # it may have ended since
                 alert, updated_at = firing[name]
-                standing = view.desk.standing(alert, now)
+                standing = desk.standing(alert, now)
                 if wanted.has(alert, standing) and wanted.receivers(standing.receivers):
-                    found.append(_encode(listed(view, alert, updated_at, standing, now)))
+                    found.append(_encode(listed(desk, alert, updated_at, standing, now)))
         if found:
             yield (b"" if is_first else b",") + b",".join(found)
             is_first = False
@@ -81,12 +92,12 @@ async def pieces(view: View, wanted: Wanted) -> AsyncIterator[bytes]:
 
 async def groups(request: web.Request) -> web.StreamResponse:
     """The groups with their alerts, by labels and receiver."""
-    wanted, view = Wanted(request), request.app[VIEW]
+    wanted, desk = Wanted.of(request), request.app[VIEW].desk
     is_muted_wanted = v2.flag(request, "muted")
-    now = view.now()
+    now = request.app[VIEW].now()
     found: list[tuple[Any, Any]] = []
     count = 0
-    for group in view.desk.grouping.groups():
+    for group in desk.grouping.groups():
         if not wanted.receivers([group.route.receiver]):
             continue
         members = []
@@ -96,10 +107,10 @@ async def groups(request: web.Request) -> web.StreamResponse:
                 await asyncio.sleep(0)
             if alert.state != "firing":
                 continue
-            standing = view.desk.standing(alert, now)
+            standing = desk.standing(alert, now)
             if wanted.has(alert, standing) and (is_muted_wanted or not standing.muted_by):
-                _, updated_at = view.desk.grouping.firing.get(alert.fingerprint, (alert, now))
-                members.append(listed(view, alert, updated_at, standing, now))
+                _, updated_at = desk.grouping.firing.get(alert.fingerprint, (alert, now))
+                members.append(listed(desk, alert, updated_at, standing, now))
         if members:
             members.sort(key=lambda one: one["fingerprint"])
             body = {"labels": dict(group.labels), "receiver": {"name": group.route.receiver}, "alerts": members}
@@ -166,9 +177,9 @@ def _checked(one: _Posted) -> Posted:
     )
 
 
-def listed(view: View, alert: Alert, updated_at: float, standing: Standing, now: float) -> dict[str, Any]:
+def listed(desk: Desk, alert: Alert, updated_at: float, standing: Standing, now: float) -> dict[str, Any]:
     """One alert as Alertmanager lists it, with our `ack` and `flapping` besides, where there is something to say."""
-    ends_at = view.desk.external.ends_at(alert.fingerprint) or now + RESEND
+    ends_at = desk.external.ends_at(alert.fingerprint) or now + RESEND
     body: dict[str, Any] = {
         "annotations": dict(alert.annotations),
         "endsAt": v2.written(ends_at),
