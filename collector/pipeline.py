@@ -111,7 +111,7 @@ class Pipeline:
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
         self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
-        self.desk = Desk(routing, receivers, self.wording, keep=keep)
+        self.desk = Desk(routing, receivers, self.wording, keep=keep, say=lambda line: telemetry.said("%s", line))
         self.grouping = self.desk.grouping
         self._external_labels = external_labels or {}
         self._cpu = cpu

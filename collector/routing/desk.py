@@ -14,6 +14,7 @@ import msgspec
 
 from collector.model.alert import Alert
 from collector.model.labels import Labels, fingerprint, labels_of
+from collector.model.shown import shown
 from collector.routing import links as signed
 from collector.routing.acks import Ack, Acks
 from collector.routing.external import External, Posted
@@ -23,8 +24,8 @@ from collector.routing.grouping import Grouping
 from collector.routing.inhibition import InhibitRule
 from collector.routing.keeping import InMemory, Keep
 from collector.routing.links import Link
-from collector.routing.matchers import matcher
-from collector.routing.message import Wording
+from collector.routing.matchers import matcher, written
+from collector.routing.message import Wording, iso
 from collector.routing.route import BUILT_IN, DRILL, Route, destinations, muted, walk
 from collector.routing.routefile import Routing
 from collector.routing.silences import Silence, Silences
@@ -58,7 +59,7 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
 class Desk:
     """Silences, acks, alerts from outside and drills of one routing."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that it touches is given to it
         self,
         routing: Routing | None = None,
         receivers: Mapping[str, Sequence[Target]] | None = None,
@@ -66,7 +67,9 @@ class Desk:
         *,
         keep: Keep | None = None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        say: Callable[[str], None] = lambda _line: None,
     ) -> None:
+        """`say` is told, in a line each, what people have done: there must be a record of who quieted what."""
         keep = keep or InMemory()
         self.silences = Silences(keep)
         self.acks = Acks(keep)
@@ -79,6 +82,7 @@ class Desk:
         self._intervals = routing.intervals if routing else {}
         self._link_key = keep.link_key()
         self._new_id = new_id
+        self._say = say
         self._tidied_at = 0.0
         self._drills: dict[str, tuple[Alert, float]] = {}
         self.grouping = Grouping(
@@ -134,7 +138,15 @@ class Desk:
 
     def silence(self, wanted: Silence, now: float) -> Silence:
         """Make or change a silence. Raises Unknown or ValueError."""
-        return self.silences.set(wanted, now, self._new_id())
+        made = self.silences.set(wanted, now, self._new_id())
+        who, why = shown(made.created_by), shown(made.comment)
+        self._say(f"silence {made.id} of {written(made.matchers)} until {iso(made.ends_at)} by {who}: {why}")
+        return made
+
+    def end_silence(self, silence_id: str, now: float) -> None:
+        """End one now. Raises Unknown or ValueError."""
+        made = self.silences.expire(silence_id, now)
+        self._say(f"silence {made.id} of {written(made.matchers)} was ended")
 
     def ack(self, fingerprints: Iterable[str], author: str, reason: str, now: float, seconds: float) -> list[Ack]:
         """Ack what fires of these. Raises ValueError where none does, or for what is no ack."""
@@ -152,6 +164,8 @@ class Desk:
                 )
                 self.acks.set(one)
                 made.append(one)
+                about = " ".join(f"{key}={value}" for key, value in alert.labels)
+                self._say(f"ack of {shown(about)} until {iso(one.expires_at)} by {shown(author)}: {shown(reason)}")
         if not made:
             raise ValueError("no such alert fires")
         return made

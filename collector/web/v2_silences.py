@@ -77,7 +77,7 @@ async def delete(request: web.Request) -> web.StreamResponse:
     """End one now."""
     view = request.app[VIEW]
     try:
-        view.desk.silences.expire(request.match_info["id"], view.now())
+        view.desk.end_silence(request.match_info["id"], view.now())
     except Unknown:
         return web.Response(status=404)
     except ValueError as error:

@@ -180,6 +180,21 @@ def test_messages_carry_links_where_there_is_something_to_build_on(alert) -> Non
     assert (end.ack_url, "silence:" in end.text) == ("", False)
 
 
+def test_who_quieted_what_is_on_record(alert) -> None:
+    """Each silence, its end and each ack is one line with its author and reason, whatever characters they hold."""
+    said: list[str] = []
+    made = desk(new_id=lambda: "s", say=said.append)
+    made.grouping.insert([alert()], 0)
+    conditions = (matcher("task", "=", "x"),)
+    made.silence(Silence(id="", matchers=conditions, starts_at=0, ends_at=9, created_by="me", comment="a\nb"), 0)
+    made.end_silence("s", 5)
+    made.ack([alert().fingerprint], "ann", "on it", 0, 60)
+    assert [line.split()[0] for line in said] == ["silence", "silence", "ack"]
+    assert "by me: " in said[0]
+    assert "by ann: on it" in said[2]
+    assert not any("\n" in line for line in said)
+
+
 def test_only_what_fires_is_acked(alert) -> None:
     """An ack of nothing is refused; the ack goes with the alert's end."""
     made = desk()

@@ -270,3 +270,32 @@ async def test_a_drill_over_http(run, ask) -> None:
     assert (await ask("DELETE", f"/api/drills/{drill['id']}"))[0] == 204
     assert (await ask("DELETE", f"/api/drills/{drill['id']}"))[0] == 404
     assert (await ask("GET", f"/api/drills/{drill['id']}"))[0] == 404
+
+
+async def test_the_signs_of_life(run, ask) -> None:
+    """A source that is down is a sign until somebody was told, or has silenced it; all else is well."""
+    signs = run.daemon.signs()
+    assert (signs.trouble, signs.late, signs.stuck, signs.blind) == ("", (), frozenset(), frozenset())
+    (axis,) = run.daemon.axes
+    axis.is_up = False
+    assert (run.daemon.signs().blind, run.daemon.signs().told) == ({"http"}, frozenset())
+    run.channel.spacing_seconds = 0.0
+    blind = [{"labels": {"alertname": "SourceBlind", "source": "http"}}]
+    await ask("POST", "/api/v2/alerts", blind)
+    await until(lambda: run.daemon.signs().told == {"http"})
+
+
+async def test_a_broken_target_escalates(tmp_path) -> None:
+    """The daemon tells routing whom nobody reaches, and the next step is told at once."""
+    path = tmp_path / "routes.yaml"
+    path.write_text(
+        "route: {receiver: a, group_wait: 0s, escalate: [{after: 1h, receiver: b}]}\n"
+        "receivers: [{name: a, webhook_configs: [{url: 'http://127.0.0.1:1/'}]}, {name: b}]\n"
+    )
+    settings = msgspec.structs.replace(SETTINGS, rules=("shipped",), routes=str(path))
+    async with running(settings) as made, aiohttp.ClientSession() as session:
+        made.daemon.delivery.broken = lambda: frozenset(made.daemon.delivery.waiting())
+        async with session.post(made.url + "/api/v2/alerts", json=OUT) as answer:
+            assert answer.status == 200
+        key = "{}:{}/escalation 1"
+        await until(lambda: (group := made.daemon.desk.grouping.find("b", key)) is not None and group.alerts)
