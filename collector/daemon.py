@@ -156,6 +156,8 @@ class Daemon:
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
         telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+        desk, outside = pipeline.desk, len(pipeline.desk.external)
+        telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
         for name, labels, value in telemetry.samples():
             pipeline.store.put(name, labels, now, value)
 

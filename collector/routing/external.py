@@ -64,10 +64,10 @@ class External:
                 changed[name] = alert
         return list(changed.values())
 
-    def due(self, now: float) -> list[Alert]:
-        """Those whose end has come, resolved."""
+    def due(self, now: float, most: int = 500) -> list[Alert]:
+        """Those whose end has come, resolved; at most so many, and `next_due` says that there are more."""
         ended: list[Alert] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(ended) < most:
             at, name = heapq.heappop(self._heap)
             if self._ends.get(name) == at:
                 ended.append(self._end(name, at))

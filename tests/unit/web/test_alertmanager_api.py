@@ -299,3 +299,20 @@ async def test_a_broken_target_escalates(tmp_path) -> None:
             assert answer.status == 200
         key = "{}:{}/escalation 1"
         await until(lambda: (group := made.daemon.desk.grouping.find("b", key)) is not None and group.alerts)
+
+
+async def test_what_people_did_is_counted(run, ask) -> None:
+    """/metrics says how many alerts fire, by where they come from, and how many silences and acks there are."""
+    await ask("POST", "/api/v2/alerts", OUT)
+    await ask("POST", "/api/v2/silences", SILENCE)
+    await ask("POST", "/api/acks", {"matchers": ["severity=page"], "author": "ann"})
+    run.clock.at += 2
+    run.daemon.woken()
+    await until(lambda: run.daemon.pipeline.telemetry.get("tasktrail_acks") == 1)
+    _, text = await ask("GET", "/metrics")
+    for line in (
+        'tasktrail_alerts{from="outside"} 1.0',
+        'tasktrail_alerts{from="rules"} 0.0',
+        "tasktrail_silences 1.0",
+    ):
+        assert line in text
