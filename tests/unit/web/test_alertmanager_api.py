@@ -316,3 +316,25 @@ async def test_what_people_did_is_counted(run, ask) -> None:
         "tasktrail_silences 1.0",
     ):
         assert line in text
+
+
+async def test_a_link_needs_no_token_and_all_else_does(tmp_path) -> None:
+    """With a token, the signature of a link is enough for what it says, and for nothing else."""
+    (tmp_path / "token").write_text("hunter2")
+    channel = Kept()
+    settings = msgspec.structs.replace(SETTINGS, rules=("shipped",), token_file=str(tmp_path / "token"))
+    async with running(settings, channels=(channel,)) as made, aiohttp.ClientSession() as session:
+        token = {"Authorization": "Bearer hunter2"}
+        for headers, status in (({}, 401), (token, 200)):
+            async with session.post(made.url + "/api/v2/alerts", json=OUT, headers=headers) as answer:
+                assert answer.status == status
+        await until(lambda: channel.sent)
+        path = urlsplit(channel.sent[0].silence_url).path
+        form = {"author": "ann", "reason": "known", "lasts": "1h"}
+        async with session.post(made.url + path, data=form) as answer:
+            assert answer.status == 200
+        async with session.post(made.url + path[:-2] + "AA", data=form) as answer:
+            assert answer.status == 403
+        async with session.post(made.url + "/api/v2/silences", json=SILENCE) as answer:
+            assert answer.status == 401
+    assert made.daemon.desk.silences.listed(T0)[0].created_by == "ann"
