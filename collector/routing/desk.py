@@ -144,7 +144,7 @@ class Desk:
         return made
 
     def end_silence(self, silence_id: str, now: float) -> None:
-        """End one now. Raises Unknown or ValueError."""
+        """End one now. Raises Unknown."""
         made = self.silences.expire(silence_id, now)
         self._say(f"silence {made.id} of {written(made.matchers)} was ended")
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from collector.documents import Regex
 from collector.model.labels import Matcher
-from collector.routing.matchers import parse_matchers
+from collector.routing.matchers import parse_matcher
 from collector.web import answers
 from collector.web.prometheus import parse_time
 
@@ -24,6 +24,7 @@ LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of one post."""
 SLOWEST_BODY = 30.0
 """Seconds that a post may take to come in."""
+TRUE = frozenset(("true", "1", "yes", "ok", "y", "on", "selected", "checked", "t", "enabled"))
 NO_TIME = "0001-01-01T00:00:00"
 """How Go's zero time begins: no time was given."""
 _SCHEMA = 600
@@ -81,21 +82,17 @@ async def body(request: web.Request, kind: type[T]) -> T:
 
 
 def flag(request: web.Request, name: str, *, default: bool = True) -> bool:
-    """A boolean parameter. Raises Refused."""
+    """A boolean parameter: what says yes in no way says no."""
     text = request.query.get(name)
-    if text is None or not text:
-        return default
-    if text.lower() not in ("true", "false", "1", "0", "t", "f"):
-        raise Refused({"code": 601, "message": f'{name} in query must be of type boolean: "{text}"'}, 422)
-    return text.lower() in ("true", "1", "t")
+    return default if not text else text.lower() in TRUE
 
 
 def filters(request: web.Request) -> list[Matcher]:
-    """The matchers of all `filter` parameters. Raises Refused."""
+    """The matchers of all `filter` parameters, one each. Raises Refused."""
     found: list[Matcher] = []
     for text in request.query.getall("filter", []):
         try:
-            found += parse_matchers(text)
+            found.append(parse_matcher(text))
         except ValueError as error:
             raise Refused(f"bad matcher format: {error}") from error
     return found

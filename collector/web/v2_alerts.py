@@ -6,6 +6,7 @@ Ten thousand alerts are many short steps: others have their turn between two pie
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from collector.model.alert import Alert
-from collector.model.labels import Matcher, labels_of
+from collector.model.labels import Labels, Matcher, labels_of
 from collector.routing.desk import Desk
 from collector.routing.external import Posted
 from collector.routing.standing import Standing
@@ -95,7 +96,7 @@ async def groups(request: web.Request) -> web.StreamResponse:
     wanted, desk = Wanted.of(request), request.app[VIEW].desk
     is_muted_wanted = v2.flag(request, "muted")
     now = request.app[VIEW].now()
-    found: list[tuple[Any, Any]] = []
+    found: list[tuple[tuple[Labels, str], Any]] = []
     count = 0
     for group in desk.grouping.groups():
         if not wanted.receivers([group.route.receiver]):
@@ -110,12 +111,31 @@ async def groups(request: web.Request) -> web.StreamResponse:
             standing = desk.standing(alert, now)
             if wanted.has(alert, standing) and (is_muted_wanted or not standing.muted_by):
                 _, updated_at = desk.grouping.firing.get(alert.fingerprint, (alert, now))
-                members.append(listed(desk, alert, updated_at, standing, now))
+                names = tuple(sorted(name for name in standing.receivers if wanted.receivers([name])))
+                here = msgspec.structs.replace(standing, receivers=names)
+                members.append(listed(desk, alert, updated_at, here, now))
         if members:
             members.sort(key=lambda one: one["fingerprint"])
             body = {"labels": dict(group.labels), "receiver": {"name": group.route.receiver}, "alerts": members}
             found.append(((group.labels, group.route.receiver), body))
-    return answers.json([body for _, body in sorted(found, key=lambda one: one[0])])
+    return answers.json([body for _, body in sorted(found, key=lambda one: _ORDER(one[0]))])
+
+
+def _before(one: tuple[Labels, str], other: tuple[Labels, str]) -> int:
+    """Alertmanager's order of groups: fewer labels, then who lacks the first name that the other has, then values."""
+    if one[0] == other[0]:
+        return -1 if one[1] < other[1] else 1
+    if len(one[0]) != len(other[0]):
+        return len(one[0]) - len(other[0])
+    (name, value), (other_name, other_value) = next(
+        pair for pair in zip(one[0], other[0], strict=True) if pair[0] != pair[1]
+    )
+    if name != other_name:
+        return 1 if name < other_name else -1
+    return -1 if value < other_value else 1
+
+
+_ORDER = functools.cmp_to_key(_before)
 
 
 async def receivers(request: web.Request) -> web.StreamResponse:

@@ -80,8 +80,6 @@ async def delete(request: web.Request) -> web.StreamResponse:
         view.desk.end_silence(request.match_info["id"], view.now())
     except Unknown:
         return web.Response(status=404)
-    except ValueError as error:
-        raise v2.Refused(str(error), 500) from error
     view.woken()
     return web.Response()
 
@@ -97,6 +95,8 @@ def checked(given: _Silence, now: float) -> Silence:
     ):
         if value is None:
             raise v2.missing(name)
+    if not given.matchers:
+        raise v2.Refused({"code": 612, "message": "matchers in body should have at least 1 items"}, 422)
     starts_at, ends_at = v2.instant(given.starts_at, "startsAt"), v2.instant(given.ends_at, "endsAt")
     if ends_at is None:
         raise v2.Refused("invalid silence: invalid zero end timestamp")
