@@ -202,7 +202,7 @@ class Daemon:
     def signs(self) -> Signs:
         """What the heartbeat is judged by."""
         now = self.now()
-        grouping, silences = self.desk.grouping, self.desk.silences
+        grouping, silences, stuck = self.desk.grouping, self.desk.silences, self.delivery.broken()
         blind = [alert for alert, _ in grouping.firing.values() if ("alertname", "SourceBlind") in alert.labels]
         return Signs(
             trouble=self.trouble,
@@ -212,10 +212,11 @@ class Daemon:
                 for alert in blind
                 if grouping.heard(alert.fingerprint) or silences.of(alert.fingerprint, alert.labels, now)
             ),
-            late=late(
-                [(group.name, group.interval, group.evaluated_at) for group in self.groups], self.started_at, now
-            ),
-            stuck=self.delivery.broken(),
+            # On sender's time rules rest while nothing happens: of them only the loop can be judged.
+            late=()
+            if any(axis.clock == "event" for axis in self.axes)
+            else late([(one.name, one.interval, one.evaluated_at) for one in self.groups], self.started_at, now),
+            stuck=stuck if len(stuck) == len(self.delivery.waiting()) else frozenset(),
         )
 
     def is_blind(self, rule: Rule) -> bool:

@@ -35,7 +35,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     late: tuple[str, ...] = ()
     """Rule groups that were not evaluated in time."""
     stuck: frozenset[str] = frozenset()
-    """Targets by which nobody is reached."""
+    """All targets, where nobody is reached by any of them; of one that is broken the others are told."""
 
 
 def why_silent(signs: Signs) -> str:

@@ -295,6 +295,7 @@ async def test_a_broken_target_escalates(tmp_path) -> None:
     settings = msgspec.structs.replace(SETTINGS, rules=("shipped",), routes=str(path))
     async with running(settings) as made, aiohttp.ClientSession() as session:
         made.daemon.delivery.broken = lambda: frozenset(made.daemon.delivery.waiting())
+        assert len(made.daemon.signs().stuck) == 1
         async with session.post(made.url + "/api/v2/alerts", json=OUT) as answer:
             assert answer.status == 200
         key = "{}:{}/escalation 1"
