@@ -13,6 +13,7 @@ from collector.model.alert import Alert
 from collector.model.labels import Labels
 from collector.routing import message
 from collector.routing.escalation import Waiting
+from collector.routing.flapping import Changes
 from collector.routing.route import Route
 
 FLAPS = "flapping: its changes are told when it has been quiet"
@@ -74,6 +75,16 @@ class Group:
         self.steps: dict[int, Group] = {}  # what the receivers of its steps are told, by the step's number
         self.parent: Group | None = None  # whose step this is
         self.why = ""  # this step was reached
+
+    def as_flapping(self, alert: Alert, changes: Changes | None, now: float) -> Alert | None:
+        """The alert as it is spoken of, given how it flaps; None, and a mute, where it does and everybody knows."""
+        if changes is None or changes.since is None:
+            return alert
+        since = max(changes.since, now - self.route.repeat_interval + 1)
+        if alert.state == "firing" and not self.knows(alert.fingerprint, since):
+            return msgspec.structs.replace(alert, flapping=True)
+        self.muted[alert.fingerprint] = FLAPS
+        return None
 
     def unmuted(self) -> list[str]:
         """The fingerprints of what fires and may be spoken of, as the last flush saw it."""

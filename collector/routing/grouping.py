@@ -25,13 +25,14 @@ import msgspec
 
 from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
-from collector.routing import escalation, message
+from collector.routing import message
 from collector.routing.acks import Acks
 from collector.routing.draft import Links, dedup_key, draft, group_key, no_links
 from collector.routing.flapping import Flapping
-from collector.routing.group import FLAPS, Group, Log, Target
+from collector.routing.group import Group, Log, Target
 from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
+from collector.routing.ladder import Ladder
 from collector.routing.message import Wording
 from collector.routing.route import BUILT_IN, Route, destinations, muted
 
@@ -79,12 +80,12 @@ class Grouping:
         self._flapping = flapping
         self._links = links
         self._wording = wording or Wording()
-        self._broken: frozenset[str] = frozenset()
         self.firing: dict[str, tuple[Alert, float]] = {}
         """All alerts that fire, by fingerprint, with when that was last said. Not to be changed."""
         self._groups: dict[tuple[str, str], Group] = {}  # by receiver and group key
         self._heap: list[tuple[float, int, Group]] = []
         self._pushes = 0
+        self._ladder = Ladder(self._groups, self._receivers, self._acks, self._schedule)
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
 
@@ -180,13 +181,12 @@ class Grouping:
 
     def heed(self, broken: frozenset[str], now: float) -> None:
         """These targets take nothing now: where nobody of a step can be reached, the next step is due at once."""
-        if broken == self._broken:
+        if not self._ladder.heed(broken):
             return
-        self._broken = broken
         for group in list(self._groups.values()):
             if group.waiting is not None:
                 self._spoken_of(group, now)
-                self._climb(group, now)
+                self._ladder.climb(group, now)
 
     def groups(self) -> list[Group]:
         """All groups, as they are. Not to be changed."""
@@ -278,14 +278,15 @@ class Grouping:
         """What each target is to be told now; the group looks again one group_interval later, and goes when empty."""
         if group.parent is not None and group.parent.waiting is not None and group.parent.alerts:
             self._spoken_of(group.parent, now)
-            self._climb(group.parent, now)  # which may make this group one that speaks
+            self._ladder.climb(group.parent, now)  # which may make this group one that speaks
         if not group.alerts:
-            self._leave(group)
+            if not self._ladder.stays(group):
+                del self._groups[group.route.receiver, group.key]
             return []
         group.flushed = True
         self._schedule(group, now + group.route.group_interval)
         alerts = self._spoken_of(group, now)
-        self._climb(group, now)
+        self._ladder.climb(group, now)
         if self._acks.cover((alert.fingerprint for alert in alerts if alert.state == "firing"), now):
             return []
         group.rank = message.rank(alerts[0]) if alerts and alerts[0].state == "firing" else message.LEAST
@@ -322,73 +323,11 @@ class Grouping:
             reason = why or ("" if group.away else self._reason(alert, now))
             if reason:
                 group.muted[token] = reason
-        if self._flapping is None or group.away:
-            return message.order(alert for token, alert in group.alerts.items() if token not in group.muted)
         rest = [alert for token, alert in group.alerts.items() if token not in group.muted]
-        return message.order(said for one in rest if (said := self._as_flapping(group, one, now)) is not None)
-
-    def _as_flapping(self, group: Group, alert: Alert, now: float) -> Alert | None:
-        """The alert as it is spoken of; None, and a mute, where it flaps and everybody knows."""
-        changes = self._flapping.of(alert.fingerprint, now) if self._flapping else None
-        if changes is None or changes.since is None:
-            return alert
-        if alert.state == "firing" and not group.knows(
-            alert.fingerprint, max(changes.since, now - group.route.repeat_interval + 1)
-        ):
-            return msgspec.structs.replace(alert, flapping=True)
-        group.muted[alert.fingerprint] = FLAPS
-        return None
-
-    # Escalation
-
-    def _climb(self, group: Group, now: float) -> None:
-        """Who waits for an ack after `_spoken_of`, and whom else that concerns by now."""
-        if not group.route.escalate or group.away:
-            return
-        waits = [token for token in group.unmuted() if self._acks.of(token, now) is None]
-        former, group.waiting = group.waiting, escalation.follow(group.waiting, waits, now)
-        if group.waiting is None or (former is not None and former.since != group.waiting.since):
-            group.reached = 0
-        if group.waiting is None:
-            return
-        stage = escalation.stage(group.route, group.waiting, now, self._is_broken)
-        for number in range(group.reached, stage.reached):
-            step = self._step(group, number, now)
-            step.alerts |= {token: group.alerts[token] for token in waits}
-            step.why = stage.reason
-            self._schedule(step, now)
-        group.reached = stage.reached
-        if stage.next_at is not None:
-            self._step(group, stage.reached, stage.next_at)
-
-    def _step(self, group: Group, number: int, at: float) -> Group:
-        """The group of a step, that looks at what is waiting not later than `at`."""
-        receiver = group.route.escalate[number].receiver
-        key = f"{group.key}/escalation {number + 1}"
-        step = self._groups.get((receiver, key))
-        if step is None:
-            route = msgspec.structs.replace(group.route, receiver=receiver, escalate=(), group_wait=0.0)
-            step = self._groups[receiver, key] = Group(route, group.labels, key, away=False)
-            self._schedule(step, at)
-        elif step.flush_at > at:
-            self._schedule(step, at)
-        step.parent, group.steps[number] = group, step
-        return step
-
-    def _leave(self, group: Group) -> None:
-        """A group without alerts goes; one that is still to be escalated to waits with its group."""
-        parent = group.parent
-        if parent is not None:
-            number = next((number for number, step in parent.steps.items() if step is group), 0)
-            if parent.waiting is not None and parent.alerts and number >= parent.reached:
-                self._schedule(group, parent.waiting.since + parent.route.escalate[number].after)
-                return
-            parent.steps.pop(number, None)
-        del self._groups[group.route.receiver, group.key]
-
-    def _is_broken(self, receiver: str) -> bool:
-        targets = self._receivers.get(receiver, ())
-        return bool(targets) and all(target.name in self._broken for target in targets)
+        if self._flapping is not None and not group.away:
+            known = [(one, self._flapping.of(one.fingerprint, now)) for one in rest]
+            rest = [said for one, changes in known if (said := group.as_flapping(one, changes, now)) is not None]
+        return message.order(rest)
 
     def _reason(self, alert: Alert, now: float) -> str:
         """Why an alert is not spoken of now."""
