@@ -21,6 +21,7 @@ from collector.audience import Audience, understood
 from collector.axis import Axis
 from collector.daemon import Daemon
 from collector.delivery import Delivery
+from collector.heartbeat import beat
 from collector.intake import Lane
 from collector.keeper import Keeper
 from collector.model.alert import Channel
@@ -30,6 +31,7 @@ from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.pipeline import Limits, Pipeline
 from collector.plugs import Feed, feed, pushed, runbooks
+from collector.remembered import Remembered
 from collector.routing.message import Wording
 from collector.settings import Settings
 from collector.state.opened import State, open_state
@@ -144,6 +146,7 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         wording=Wording(external_url=settings.external_url or "", runbooks=pages),
         external_labels=settings.external_labels,
         cpu=clock.cpu,
+        keep=None if state.store is None else Remembered(state.store),
     )
     keeper = Keeper(state.store, pipeline, clock)
     delivery = Delivery(
@@ -156,7 +159,14 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
     )
     daemon = Daemon(pipeline, delivery, clock, pages, loaded.read_rules, keeper)
     pulled = lanes(settings, parts, daemon, clock)
-    listener = Listener(application(daemon, token=loaded.secret, public_metrics=settings.public_metrics))
+    listener = Listener(
+        application(
+            daemon,
+            token=loaded.secret,
+            public_metrics=settings.public_metrics,
+            external_url=settings.external_url or "",
+        )
+    )
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
@@ -178,6 +188,7 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
     working = [
         asyncio.create_task(daemon.tick(), name="tick"),
         asyncio.create_task(supervisor.watch(daemon), name="supervisor"),
+        *_hearts(settings, daemon),
         *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
     ]
     delivering = asyncio.create_task(delivery.run(), name="delivery")
@@ -286,6 +297,14 @@ def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:
     telemetry.said("tasktrail %s listens on http://%s:%d", __version__, shown(settings.address[0]), port)
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
+
+
+def _hearts(settings: Settings, daemon: Daemon) -> list[asyncio.Task[None]]:
+    """The heartbeat's task, where one is wanted."""
+    if settings.heartbeat_url is None:
+        return []
+    work = beat(settings.heartbeat_url, settings.heartbeat_interval, daemon.signs, daemon.pipeline.telemetry)
+    return [asyncio.create_task(work, name="heartbeat")]
 
 
 async def _until(stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> None:

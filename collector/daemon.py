@@ -19,6 +19,7 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
+from collector.heartbeat import Signs, late
 from collector.intake import Lane
 from collector.keeper import Keeper
 from collector.model.alert import Alert
@@ -26,6 +27,7 @@ from collector.model.clock import Clock
 from collector.model.errors import ProblemsError
 from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
+from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
 from collector.sources.push import batches, split
@@ -110,6 +112,8 @@ class Daemon:
         self._keeper.settle()
         until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
         self._sample(now)
+        self.pipeline.desk.tend(now)
+        self.pipeline.grouping.heed(self.delivery.broken(), now)
         began = self._moved_at = clock.monotonic()
         for _ in self.pipeline.advance(until, now):
             spent = clock.monotonic() - began
@@ -139,9 +143,9 @@ class Daemon:
         self._keeper.flush()
 
     def _rest(self) -> float:
-        ticker, due = self.pipeline.ticker, self.pipeline.grouping.next_due()
-        now = self._clock.now()
-        stop = min(ticker.next_stop(), ticker.held_until, now + LONGEST_REST if due is None else due)
+        ticker, now = self.pipeline.ticker, self._clock.now()
+        dues = (self.pipeline.grouping.next_due(), self.pipeline.desk.next_due())
+        stop = min([ticker.next_stop(), ticker.held_until, *(due for due in dues if due is not None)])
         return min(LONGEST_REST, max(0.0, stop - now))
 
     def _sample(self, now: float) -> None:
@@ -162,10 +166,17 @@ class Daemon:
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
         telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+        desk, outside = pipeline.desk, len(pipeline.desk.external)
+        telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
         for name, labels, value in telemetry.samples():
             pipeline.store.put(name, labels, now, value)
 
     # What the listener asks
+
+    @property
+    def desk(self) -> Desk:
+        """Silences, acks, alerts from outside, drills."""
+        return self.pipeline.desk
 
     @property
     def is_ready(self) -> bool:
@@ -197,6 +208,26 @@ class Daemon:
     def groups(self) -> Sequence[Group]:
         """The rule groups."""
         return self.pipeline.ticker.groups
+
+    def signs(self) -> Signs:
+        """What the heartbeat is judged by."""
+        now = self.now()
+        grouping, silences, stuck = self.desk.grouping, self.desk.silences, self.delivery.broken()
+        blind = [alert for alert, _ in grouping.firing.values() if ("alertname", "SourceBlind") in alert.labels]
+        return Signs(
+            trouble=self.trouble,
+            blind=frozenset(axis.name for axis in self.axes if axis.was_tried and not axis.is_up),
+            told=frozenset(
+                dict(alert.labels).get("source", "")
+                for alert in blind
+                if grouping.heard(alert.fingerprint) or silences.of(alert.fingerprint, alert.labels, now)
+            ),
+            # On sender's time rules rest while nothing happens: of them only the loop can be judged.
+            late=()
+            if any(axis.clock == "event" for axis in self.axes)
+            else late([(one.name, one.interval, one.evaluated_at) for one in self.groups], self.started_at, now),
+            stuck=stuck if len(stuck) == len(self.delivery.waiting()) else frozenset(),
+        )
 
     def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed now."""

@@ -25,6 +25,8 @@ from collector.surroundings import Book, Outbox, Report
 KEPT_SECONDS = 1.0
 """So long a disk may take to keep a notification; then it is sent all the same: a page does not wait for a disk."""
 _CLOSE_SECONDS = 1.0
+FAILING_SECONDS = 60.0
+"""A target that fails for so long, in a row, is one that nobody can be reached by."""
 
 
 class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +97,11 @@ class Delivery:
             if self.outbox is not None:
                 self.outbox.remove(row.row)
 
+    def broken(self) -> frozenset[str]:
+        """The targets that refuse for good, or have not taken anything for FAILING_SECONDS of trying."""
+        now = self.clock.monotonic()
+        return frozenset(target for target, lane in self._lanes.items() if lane.is_broken(now))
+
     def waiting(self) -> dict[str, int]:
         """How many notifications wait or are under way, by target."""
         return {target: lane.waiting() for target, lane in self._lanes.items()}
@@ -139,6 +146,7 @@ class _Lane:
         self._successes = 0
         self._rests_until = 0.0
         self._broken_since: float | None = None
+        self._failing_since = 0.0  # while there are failures
 
     def put(self, notification: Notification) -> None:
         """Queue it. Where the target fails or the queue is full it takes the place of what its group said before."""
@@ -177,6 +185,10 @@ class _Lane:
     def waiting(self) -> int:
         """In the queue or under way."""
         return len(self._queue) + (self._current is not None)
+
+    def is_broken(self, now: float) -> bool:
+        """Whether nobody is reached by this target, as far as was tried."""
+        return self._broken_since is not None or (self._failures > 0 and now - self._failing_since >= FAILING_SECONDS)
 
     async def run(self) -> None:
         """Send in order, until the delivery closes and there is nothing left to try in time."""
@@ -278,6 +290,7 @@ class _Lane:
 
     def _failed(self, item: Item, error: ChannelError) -> None:
         now = self._clock.monotonic()
+        self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
         wait = self._wait(self._failures) if error.retry_after is None else error.retry_after
         self._rests_until = max(self._rests_until, now + wait)

@@ -22,10 +22,10 @@ from collector.model.alert import Alert, Notification
 from collector.model.labels import labels_of
 from collector.model.saved import SavedPast
 from collector.promql import compile_expr
+from collector.routing.desk import Desk
 from collector.routing.group import Target as Receiver
-from collector.routing.grouping import Grouping
+from collector.routing.keeping import Keep
 from collector.routing.message import Wording
-from collector.routing.route import BUILT_IN
 from collector.routing.routefile import Routing
 from collector.series import celery
 from collector.series.observe import METRICS
@@ -97,6 +97,7 @@ class Pipeline:
         wording: Wording | None = None,
         external_labels: Mapping[str, str] | None = None,
         cpu: Callable[[], float] = lambda: 0.0,
+        keep: Keep | None = None,
     ) -> None:
         self.grace = limits.grace
         self.telemetry = telemetry
@@ -111,13 +112,8 @@ class Pipeline:
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
         self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
-        self.grouping = Grouping(
-            routing.route if routing else BUILT_IN,
-            receivers,
-            self.wording,
-            inhibit_rules=routing.inhibit_rules if routing else (),
-            intervals=routing.intervals if routing else {},
-        )
+        self.desk = Desk(routing, receivers, self.wording, keep=keep, say=lambda line: telemetry.said("%s", line))
+        self.grouping = self.desk.grouping
         self._external_labels = external_labels or {}
         self._cpu = cpu
         self._witnesses: dict[str, Witness] = {}

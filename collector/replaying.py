@@ -20,6 +20,7 @@ from collector.model.record import Batch
 from collector.pipeline import Limits, Pipeline
 from collector.routefiles import receivers
 from collector.routing.message import Wording
+from collector.routing.route import is_watchdog
 from collector.routing.routefile import Routing
 from collector.series.expose import totals
 from collector.telemetry import Telemetry
@@ -87,7 +88,7 @@ class Replay:
             return  # where the way begins must not depend on how the events are cut into batches
         for changed in pipeline.advance(Target(until), before=self._say_before):
             for alert in changed:
-                if alert.fired_at is not None:
+                if alert.fired_at is not None and not is_watchdog(alert.labels):  # it tells nothing of the events
                     self.episodes[alert.fingerprint, alert.active_at] = alert
             self._say(pipeline.store.frontier)
             yield changed

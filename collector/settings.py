@@ -61,6 +61,9 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
     external_url: Url | None = None
     token_file: str | None = None
     public_metrics: bool = False
+    heartbeat_url: Secret | None = None
+    """Asked for (GET) every `heartbeat_interval`, as long as alerts would come."""
+    heartbeat_interval: Duration = Duration(60)
     compat: Literal["celery-exporter"] | None = None
     """Whose names /metrics shows besides ours."""
     grace: Duration = Duration(5)

@@ -47,6 +47,10 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
     "tasktrail_notifications_unkept": ("counter", "Notifications sent before the disk had taken them.", ("receiver",)),
+    "tasktrail_alerts": ("gauge", "Alerts that fire: of our own rules, or from outside.", ("from",)),
+    "tasktrail_silences": ("gauge", "Silences that are kept, also those that are pending or have expired.", ()),
+    "tasktrail_acks": ("gauge", "Alerts that somebody has acked.", ()),
+    "tasktrail_heartbeat": ("gauge", "1 while the heartbeat URL hears of us, 0 while it does not.", ()),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
     "tasktrail_state_failing": ("gauge", "1 while the disk does not take state that it should keep.", ()),
     "tasktrail_state_waiting": ("gauge", "Statements that are not on the disk yet.", ()),
@@ -290,6 +294,17 @@ class Telemetry:
         """A broken target took one."""
         self.set("tasktrail_target_broken", (target,), 0.0)
         log.info("target %s: takes notifications again", target)
+
+    def desk(self, rules: int, outside: int, silences: int, acks: int) -> None:
+        """How many alerts fire, and what people have done about them."""
+        self.set("tasktrail_alerts", ("rules",), rules)
+        self.set("tasktrail_alerts", ("outside",), outside)
+        self.set("tasktrail_silences", (), silences)
+        self.set("tasktrail_acks", (), acks)
+
+    def heartbeat(self, *, is_heard: bool) -> None:
+        """The heartbeat URL was asked for, or was not, on purpose."""
+        self.set("tasktrail_heartbeat", (), float(is_heard))
 
     # What others read.
 

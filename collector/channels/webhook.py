@@ -162,7 +162,7 @@ def _alert(alert: Alert, external_url: str) -> _Alert:
         annotations=dict(alert.annotations),
         starts_at=_rfc3339(alert.active_at if alert.fired_at is None else alert.fired_at),
         ends_at=NO_TIME if alert.resolved_at is None else _rfc3339(alert.resolved_at),
-        generator_url=external_url,
+        generator_url=alert.generator_url or external_url,
         fingerprint=alert.fingerprint,
         evidence=alert.evidence,
     )

@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from collector import rulefiles
 from collector.axis import Axis
-from collector.bench import events, kafka, rules
+from collector.bench import alerts, events, kafka, rules
 from collector.bench.load import OPEN, messages
 from collector.formats import native
 from collector.model.event import Event
@@ -58,7 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
         [sys.executable, "-m", "collector.bench.memory", str(TRAILS)], check=True, capture_output=True, text=True
     )
     print(f"memory per open trail, beyond its ids: {figure.stdout.strip()} B")
-    for report in (rules.report, events.report):
+    for report in (rules.report, events.report, alerts.report):
         for line in report():
             print(line)
     return 0

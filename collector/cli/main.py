@@ -11,7 +11,21 @@ import sys
 from collections.abc import Callable, Sequence
 
 from collector import __version__
-from collector.cli import bench, check, demo, notify, record, replay, routes, run, test
+from collector.cli import (
+    ack,
+    alerts,
+    bench,
+    check,
+    demo,
+    drill,
+    notify,
+    record,
+    replay,
+    routes,
+    run,
+    silence,
+    test,
+)
 from collector.model.errors import ProblemsError, TasktrailError
 
 Configure = Callable[[argparse.ArgumentParser], None]
@@ -27,6 +41,10 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
     "record": ("write what a source delivers to a file", record.configure, record.main),
     "notify": ("try out notification targets", notify.configure, notify.main),
     "routes": ("which receivers an alert goes to", routes.configure, routes.main),
+    "alerts": ("what fires in a running daemon, and who is told", alerts.configure, alerts.main),
+    "silence": ("make, list and end silences of a running daemon", silence.configure, silence.main),
+    "ack": ("take alerts upon oneself", ack.configure, ack.main),
+    "drill": ("try out that an alert reaches somebody", drill.configure, drill.main),
     "bench": ("measure the pipeline on this machine", bench.configure, bench.main),
 }
 

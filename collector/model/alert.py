@@ -56,6 +56,10 @@ class Alert(msgspec.Struct, kw_only=True):
     rule: str = ""
     """The rule's place, `file:line`."""
     evidence: Evidence | None = None
+    generator_url: str = ""
+    """Where an alert from outside was made; "" for ours."""
+    flapping: bool = False
+    """Told as one that begins and ends again and again: of its next changes nobody hears."""
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +82,9 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     """The group that speaks, as Alertmanager writes it: `{}:{alertname="DeadLetter"}`. `key` varies, it stays."""
     target: str = ""
     """Which of the receiver's targets this copy is for; "" where the receiver has none."""
+    ack_url: str = ""
+    """Signed links for people, which `text` holds too; "" where there is no external URL to build them on."""
+    silence_url: str = ""
 
     def listed(self) -> dict[str, Any]:
         """As plain data for JSON: what was said to whom, the alerts by their fingerprints."""

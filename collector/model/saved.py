@@ -54,6 +54,13 @@ class SavedLog(msgspec.Struct, frozen=True):
     not_before: float
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """A group's alerts that wait for somebody to ack them, and since when, Unix seconds."""
+
+    since: float
+    tokens: frozenset[str]
+
+
 class SavedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One group of the routing, without its alerts."""
 
@@ -69,6 +76,14 @@ class SavedGroup(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     logs: dict[str, SavedLog]
     """By target."""
+    waiting: Waiting | None = None
+    reached: int = 0
+    """Steps of the escalation."""
+    step_of: tuple[str, str] | None = None
+    """Of a step of an escalation: receiver and key of the group that escalates to it."""
+    number: int = 0
+    """Which of its steps it is, from 0."""
+    why: str = ""
 
 
 class SavedMember(msgspec.Struct, frozen=True):

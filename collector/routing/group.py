@@ -11,9 +11,13 @@ import msgspec
 
 from collector.model.alert import Alert
 from collector.model.labels import Labels
-from collector.model.saved import SavedGroup, SavedLog, SavedMember, Told
+from collector.model.saved import SavedGroup, SavedLog, SavedMember, Told, Waiting
 from collector.routing import message
+from collector.routing.flapping import Changes
 from collector.routing.route import Route
+
+FLAPS = "flapping: its changes are told when it has been quiet"
+"""Why an alert is left out that still waits for somebody to ack it."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -60,8 +64,8 @@ class Group:
     """The alerts of one route that share its group labels, and what each target was told of them."""
 
     __slots__ = (
-        "alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "muted", "rank", "route",
-        "touched",
+        "alerts", "away", "flush_at", "flushed", "key", "labels", "later", "logs", "more", "muted", "number", "parent",
+        "rank", "reached", "route", "steps", "touched", "waiting", "why",
     )  # fmt: skip
 
     def __init__(self, route: Route, labels: Labels, key: str, *, away: bool) -> None:
@@ -78,6 +82,46 @@ class Group:
         self.flushed = False
         self.rank = message.LEAST  # of the most urgent alert that it spoke of
         self.touched: set[str] = set()  # tokens of the alerts that are others than when they were saved last
+        self.waiting: Waiting | None = None  # for an ack
+        self.reached = 0  # steps of the escalation
+        self.steps: dict[int, Group] = {}  # what the receivers of its steps are told, by the step's number
+        self.parent: Group | None = None  # whose step this is
+        self.number = 0  # which of its steps this is
+        self.why = ""  # this step was reached
+
+    def as_flapping(self, alert: Alert, changes: Changes | None, now: float) -> Alert | None:
+        """The alert as it is spoken of, given how it flaps; None, and a mute, where it does and everybody knows."""
+        if changes is None or changes.since is None:
+            return alert
+        since = max(changes.since, now - self.route.repeat_interval + 1)
+        if alert.state == "firing" and not self.knows(alert.fingerprint, since):
+            return msgspec.structs.replace(alert, flapping=True)
+        self.muted[alert.fingerprint] = FLAPS
+        return None
+
+    def unmuted(self) -> list[str]:
+        """The fingerprints of what fires and may be spoken of, as the last flush saw it."""
+        return [
+            token
+            for token, alert in self.alerts.items()
+            if alert.state == "firing" and self.muted.get(token, FLAPS) == FLAPS
+        ]
+
+    def heard(self, token: str) -> list[tuple[str, str, float]]:
+        """Receiver, target and time of each that was told, and confirmed, that an alert fires."""
+        return [
+            (self.route.receiver, target, log.told.at)
+            for target, log in self.logs.items()
+            if log.told is not None and token in log.told.firing | log.told.held
+        ]
+
+    def knows(self, token: str, since: float) -> bool:
+        """Whether every target that was told of the group heard since then that this alert fires."""
+        entries = [log.handed or log.told for log in self.logs.values()]
+        return bool(entries) and all(
+            entry is not None and entry.at >= since and (token in entry.firing or token in entry.held)
+            for entry in entries
+        )
 
     def token(self, alert: Alert) -> str:
         """What makes two alerts of this group one: the label set; in a summary the episode."""
@@ -146,6 +190,11 @@ class Group:
             flushed=self.flushed,
             rank=self.rank,
             logs={target: log.saved() for target, log in self.logs.items()},
+            waiting=self.waiting,
+            reached=self.reached,
+            step_of=None if self.parent is None else (self.parent.route.receiver, self.parent.key),
+            number=self.number,
+            why=self.why,
         )
 
     def members(self) -> list[SavedMember]:
@@ -156,6 +205,7 @@ class Group:
     def restore(self, saved: SavedGroup, members: Iterable[SavedMember]) -> None:
         """As it was saved."""
         self.more, self.flush_at, self.flushed, self.rank = saved.more, saved.flush_at, saved.flushed, saved.rank
+        self.waiting, self.reached, self.why = saved.waiting, saved.reached, saved.why
         for member in members:
             if member.alert is not None:
                 self.alerts[member.token] = member.alert

@@ -8,12 +8,14 @@ Differences from Alertmanager, on purpose: an alert more urgent than all that it
 was decided and could not be delivered before it ended is told as resolved, with its times, and not forgotten; what
 ends while it is muted, and was told before, is told as resolved when the mute ends.
 
+A group whose every firing alert is acked is quiet; while one waits for an ack, the steps of its route's `escalate` are
+reached, each a group of its own that hears of the same alerts. An alert that flaps is told as that, and then rests.
+
 Groups live as long as their alerts, so the bound on alerts (a rule's `limit`) is the bound here.
 """
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -25,11 +27,16 @@ from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
 from collector.model.saved import GroupChange, SavedGroup, SavedMember, SavedPast
 from collector.routing import message
+from collector.routing.acks import Acks
+from collector.routing.draft import Links, dedup_key, draft, group_key, no_links
+from collector.routing.flapping import Flapping
 from collector.routing.group import Group, Log, Target
-from collector.routing.inhibition import Inhibition, InhibitRule
+from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
+from collector.routing.ladder import Ladder
 from collector.routing.message import Wording
-from collector.routing.route import BUILT_IN, Route, match, muted, walk
+from collector.routing.resumption import Resumption
+from collector.routing.route import BUILT_IN, Route, destinations, muted
 
 Gate: TypeAlias = Callable[[Alert, float], str]
 """Why an alert is not spoken of at an instant, Unix seconds; "" where it may be."""
@@ -40,7 +47,10 @@ MOST_PAST = 10_000
 """Episodes of a backlog that are kept for the summary; the oldest leave first and are counted in it."""
 NO_TARGET = (Target(""),)
 """Stands for the targets of a receiver that has none here: what it would be told is on record."""
-_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+ALERTS_PER_NOTIFICATION = 50
+"""To look at so many alerts costs as much as to make a notification of one."""
+
+__all__ = ["Gate", "Grouping", "Target", "dedup_key", "group_key"]
 
 
 class Grouping:
@@ -59,16 +69,25 @@ class Grouping:
         inhibit_rules: Sequence[InhibitRule] = (),
         intervals: Intervals | None = None,
         gates: Sequence[Gate] = (),
+        acks: Acks | None = None,
+        flapping: Flapping | None = None,
+        links: Links = no_links,
     ) -> None:
         self._route = route
         self._receivers = receivers or {}
         self._inhibition = Inhibition(inhibit_rules)
         self._intervals = intervals or {}
         self._gates = gates
+        self._acks = Acks() if acks is None else acks
+        self._flapping = flapping
+        self._links = links
         self._wording = wording or Wording()
+        self.firing: dict[str, tuple[Alert, float]] = {}
+        """All alerts that fire, by fingerprint, with when that was last said. Not to be changed."""
         self._groups: dict[tuple[str, str], Group] = {}  # by receiver and group key
         self._heap: list[tuple[float, int, Group]] = []
         self._pushes = 0
+        self._ladder = Ladder(self._groups, self._receivers, self._acks, self._schedule)
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
         self._past_touched: dict[tuple[str, float], None] = {}
@@ -87,6 +106,7 @@ class Grouping:
             if alert.state == "pending":
                 continue
             taken = copy(alert)
+            self._note(taken, now, live=live)
             if live or self._is_known(taken):
                 self._inhibition.note(taken)
                 self._insert(taken, now)
@@ -106,19 +126,24 @@ class Grouping:
             elif pages and active_at == latest[fingerprint]:  # it pages once; its former episodes are summed up
                 self._insert_ended(alert, now)
             else:
-                for route in match(self._route, alert.labels):
+                for route in destinations(self._route, alert.labels):
                     group = self._group(route, NO_LABELS, now, away=True)
                     group.put(group.token(alert), alert)
                     group.more = more
 
-    def due(self, now: float, most: int = 200) -> list[Notification]:
-        """What to tell now. Stops at about `most` notifications; `next_due` then says that there is more."""
+    def due(self, now: float, most: int = 100) -> list[Notification]:
+        """What to tell now, for as much work as `most` notifications are; `next_due` then says that there is more."""
         ripe: list[Notification] = []
-        while len(ripe) < most:
+        cost = 0.0
+        while cost < most:
             at = self.next_due()
             if at is None or at > now:
                 break
-            ripe += self._flush(heapq.heappop(self._heap)[2], now)
+            group = heapq.heappop(self._heap)[2]
+            cost += len(group.alerts) / ALERTS_PER_NOTIFICATION
+            said = self._flush(group, now)
+            cost += len(said)
+            ripe += said
         return ripe
 
     def next_due(self) -> float | None:
@@ -161,6 +186,31 @@ class Grouping:
         self._touch(group)
         group.prune()
 
+    def heed(self, broken: frozenset[str], now: float) -> None:
+        """These targets take nothing now: where nobody of a step can be reached, the next step is due at once."""
+        if not self._ladder.heed(broken):
+            return
+        for group in list(self._groups.values()):
+            if group.waiting is not None:
+                self._spoken_of(group, now)
+                self._ladder.climb(group, now)
+
+    def groups(self) -> list[Group]:
+        """All groups, as they are. Not to be changed."""
+        return list(self._groups.values())
+
+    def find(self, receiver: str, key: str) -> Group | None:
+        """One group by its receiver and key."""
+        return self._groups.get((receiver, key))
+
+    def heard(self, fingerprint: str) -> list[tuple[str, str, float]]:
+        """Receiver, target and time of each that was told, and confirmed, that an alert fires."""
+        return sorted(heard for group in self._groups.values() for heard in group.heard(fingerprint))
+
+    def why_inhibited(self, labels: Labels) -> Inhibited | None:
+        """Who speaks for an alert with these labels, or nobody."""
+        return self._inhibition.by(labels)
+
     def muted(self) -> dict[tuple[str, str], dict[str, str]]:
         """By receiver and group key: the fingerprints that the group's last flush left out, and why."""
         return {place: dict(group.muted) for place, group in self._groups.items() if group.muted}
@@ -199,38 +249,27 @@ class Grouping:
 
     def restore(self, groups: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> None:
         """Go on with groups of a former process. Those whose route is no more go where their alerts go now."""
-        routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
-        for saved, members in groups:
-            route = routes.get((saved.receiver, saved.route))
-            if route is None or (not saved.away and _differs(route, saved, members)):
-                self._touched[saved.receiver, saved.key] = None  # it is gone
-                self._move(saved, members, now)
-                continue
-            group = Group(route, saved.labels, saved.key, away=saved.away)
-            group.restore(saved, members)
-            self._groups[saved.receiver, saved.key] = group
-            self._schedule(group, saved.flush_at)
-
-    def _move(self, saved: SavedGroup, members: Sequence[SavedMember], now: float) -> None:
-        """A group whose route is no more: its receiver's group of now takes its alerts, and what was told of them."""
-        for member in members:
-            alert = member.later or member.alert
-            if alert is None or saved.away:
-                continue
-            for route in match(self._route, alert.labels):
-                if route.receiver != saved.receiver:
-                    continue
-                group = self._group(route, route.group_labels(alert.labels), now)
-                group.put(alert.fingerprint, alert)
-                for target, log in saved.logs.items():
-                    group.logs.setdefault(target, Log()).inherit(log, alert.fingerprint)
+        resumption = Resumption(self._route, self._groups, self._group, self._schedule)
+        self._touched.update(dict.fromkeys(resumption.resume(groups, now)))
 
     def _touch(self, group: Group) -> None:
         self._touched[group.route.receiver, group.key] = None
 
+    def _note(self, alert: Alert, now: float, *, live: bool) -> None:
+        """What is known of an alert besides its groups."""
+        known = alert.fingerprint in self.firing
+        is_firing = alert.state == "firing"
+        if is_firing:
+            self.firing[alert.fingerprint] = alert, now
+        else:
+            self.firing.pop(alert.fingerprint, None)
+            self._acks.end(alert.fingerprint)
+        if live and self._flapping is not None and known != is_firing:
+            self._flapping.note(alert.fingerprint, now, is_start=is_firing)
+
     def _is_known(self, alert: Alert) -> bool:
         """Whether the alert is in a group already: what becomes of it is then no matter of the past."""
-        for route in match(self._route, alert.labels):
+        for route in destinations(self._route, alert.labels):
             group = self._groups.get((route.receiver, group_key(route, route.group_labels(alert.labels))))
             if group is not None and alert.fingerprint in group.alerts:
                 return True
@@ -247,19 +286,21 @@ class Grouping:
             self._forgotten += 1
 
     def _insert(self, alert: Alert, now: float) -> None:
-        for route in match(self._route, alert.labels):
+        for route in destinations(self._route, alert.labels):
             labels = route.group_labels(alert.labels)
             if alert.state == "resolved":
                 group = self._groups.get((route.receiver, group_key(route, labels)))
-                if group is not None and alert.fingerprint in group.alerts:  # else nobody was to hear that it fired
-                    group.put(alert.fingerprint, alert)
-                    self._touch(group)
+                for each in (group, *group.steps.values()) if group is not None else ():
+                    if alert.fingerprint in each.alerts:  # else nobody was to hear that it fired
+                        each.put(alert.fingerprint, alert)
+                        self._touch(each)
                 continue
             group = self._group(route, labels, now)
-            group.put(alert.fingerprint, alert)
-            if group.later.pop(alert.fingerprint, None) is not None:
-                group.touched.add(alert.fingerprint)
-            self._touch(group)
+            for each in (group, *(step for number, step in group.steps.items() if number < group.reached)):
+                each.put(alert.fingerprint, alert)
+                if each.later.pop(alert.fingerprint, None) is not None:
+                    each.touched.add(alert.fingerprint)
+                self._touch(each)
             if group.flushed:
                 speaks_now = message.rank(alert) < group.rank < message.LEAST
             else:  # it may have waited already, before we knew of it
@@ -271,7 +312,7 @@ class Grouping:
     def _insert_ended(self, alert: Alert, now: float) -> None:
         """Tell as firing, and at the next flush as resolved."""
         self._insert(msgspec.structs.replace(alert, state="firing", resolved_at=None), now)
-        for route in match(self._route, alert.labels):
+        for route in destinations(self._route, alert.labels):
             group = self._group(route, route.group_labels(alert.labels), now)
             group.later[alert.fingerprint] = alert
             group.touched.add(alert.fingerprint)
@@ -292,13 +333,20 @@ class Grouping:
 
     def _flush(self, group: Group, now: float) -> list[Notification]:
         """What each target is to be told now; the group looks again one group_interval later, and goes when empty."""
+        if group.parent is not None and group.parent.waiting is not None and group.parent.alerts:
+            self._spoken_of(group.parent, now)
+            self._ladder.climb(group.parent, now)  # which may make this group one that speaks
         if not group.alerts:
-            self._touch(group)
-            del self._groups[group.route.receiver, group.key]
+            if not self._ladder.stays(group):
+                self._touch(group)
+                del self._groups[group.route.receiver, group.key]
             return []
         group.flushed = True
         self._schedule(group, now + group.route.group_interval)
         alerts = self._spoken_of(group, now)
+        self._ladder.climb(group, now)
+        if self._acks.cover((alert.fingerprint for alert in alerts if alert.state == "firing"), now):
+            return []
         group.rank = message.rank(alerts[0]) if alerts and alerts[0].state == "firing" else message.LEAST
         present = group.told(alerts, now)
         drafts: dict[bool, Notification] = {}
@@ -314,10 +362,11 @@ class Grouping:
                 log.told, log.handed = here, None  # hears of no ends, but its next start is news again
                 continue
             if target.send_resolved not in drafts:
-                drafts[target.send_resolved] = self._draft(group, alerts, now, ends=target.send_resolved)
-            draft = drafts[target.send_resolved]
-            log.handed, log.key = here, draft.key
-            ripe.append(msgspec.structs.replace(draft, target=target.name))
+                told = [alert for alert in alerts if target.send_resolved or alert.state == "firing"]
+                drafts[target.send_resolved] = draft(group, told, now, self._wording, self._links)
+            one = drafts[target.send_resolved]
+            log.handed, log.key = here, one.key
+            ripe.append(msgspec.structs.replace(one, target=target.name))
         if not rests and group.later:
             group.alerts |= group.later
             group.touched |= group.later.keys()
@@ -333,54 +382,14 @@ class Grouping:
             reason = why or ("" if group.away else self._reason(alert, now))
             if reason:
                 group.muted[token] = reason
-        return message.order(alert for token, alert in group.alerts.items() if token not in group.muted)
+        rest = [alert for token, alert in group.alerts.items() if token not in group.muted]
+        if self._flapping is not None and not group.away:
+            known = [(one, self._flapping.of(one.fingerprint, now)) for one in rest]
+            rest = [said for one, changes in known if (said := group.as_flapping(one, changes, now)) is not None]
+        return message.order(rest)
 
     def _reason(self, alert: Alert, now: float) -> str:
         """Why an alert is not spoken of now."""
         if by := self._inhibition.by(alert.labels):
             return str(by)
         return next((reason for gate in self._gates if (reason := gate(alert, now))), "")
-
-    def _draft(self, group: Group, alerts: Sequence[Alert], now: float, *, ends: bool) -> Notification:
-        """The group's notification, for no target yet."""
-        told = tuple(alert for alert in alerts if ends or alert.state == "firing")
-        if group.away:
-            title, text = message.compose_away(told, group.more, self._wording)
-        else:
-            title, text = message.compose(told, self._wording)
-        return Notification(
-            key=dedup_key(group.route.receiver, group.labels, told),
-            at=now,
-            receiver=group.route.receiver,
-            status="firing" if told[0].state == "firing" else "resolved",
-            group_labels=group.labels,
-            common_labels=message.common(alert.labels for alert in told),
-            common_annotations=message.common(alert.annotations for alert in told),
-            alerts=told,
-            title=title,
-            text=text,
-            external_url=self._wording.external_url,
-            group_key=group.key,
-        )
-
-
-def _differs(route: Route, saved: SavedGroup, members: Sequence[SavedMember]) -> bool:
-    """Whether the route groups otherwise than it did."""
-    return any(member.alert and route.group_labels(member.alert.labels) != saved.labels for member in members)
-
-
-def group_key(route: Route, labels: Labels) -> str:
-    """The group's name as Alertmanager writes it: `{}:{alertname="DeadLetter", queue="payments"}`."""
-    pairs = ", ".join(f'{name}="{value.translate(_QUOTED)}"' for name, value in labels)
-    return f"{route.key}:{{{pairs}}}"
-
-
-def dedup_key(receiver: str, labels: Labels, alerts: Iterable[Alert]) -> str:
-    """32 hex digits over receiver, group labels, and each alert's fingerprint, state and start.
-
-    No host and no chance in it: two daemons on one broker, and every retry, give the same. A reminder after
-    repeat_interval has the key of what it repeats.
-    """
-    lines = sorted(f"{alert.fingerprint} {alert.state} {alert.active_at:.3f}" for alert in alerts)
-    text = "\n".join((receiver, *(f"{name}={value}" for name, value in labels), "", *lines))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -120,7 +120,7 @@ def duration(seconds: float) -> str:
 
 
 def _title(alerts: Sequence[Alert], firing: int, shared: Labels) -> str:
-    status = "FIRING" if firing else "RESOLVED"
+    status = ("FLAPPING" if all(one.flapping for one in alerts[:firing]) else "FIRING") if firing else "RESOLVED"
     count = f" {firing or len(alerts):,}" if len(alerts) > 1 else ""
     if any(name == "alertname" for name, _ in shared):
         name = _name(alerts[0])
@@ -148,6 +148,8 @@ def _facts(alert: Alert) -> list[str]:
         lines = [f"firing since {iso(alert.active_at)}, value {alert.value:.6g}"]
     else:
         lines = [f"resolved: {_lasted(alert)}"]
+    if alert.flapping:
+        lines.append("flapping: it begins and ends again and again; the next is said when it has been quiet for 15 min")
     if alert.blind:
         lines.append("blind: a source of this rule says nothing now; the alert is kept as it was")
     if alert.resolve_reason:

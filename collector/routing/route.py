@@ -44,7 +44,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """The labels that an alert shares with the other alerts of its group."""
         if self.group_by is None:
             return labels
-        return tuple(pair for pair in labels if pair[0] in self.group_by)
+        return tuple(pair for pair in labels if pair[0] in self.group_by or pair[0] == DRILL)
 
 
 BUILT_IN = Route(
@@ -75,6 +75,30 @@ def _match(route: Route, values: Mapping[str, str]) -> list[Route]:
         if taken and not child.continues:
             break
     return found or [route]
+
+
+WATCHDOG = "Watchdog"
+"""The alert that always fires, so that somebody outside can tell that alerts still come."""
+DRILL = "tasktrail_drill"
+"""A label with the id of a drill: such an alert is a group of its own."""
+
+
+def is_watchdog(labels: Labels) -> bool:
+    """Whether an alert with these labels only says that alerts still come: nobody is to be called for it."""
+    return ("alertname", WATCHDOG) in labels and ("severity", "none") in labels
+
+
+def drill_of(labels: Labels) -> str:
+    """The id of the drill that an alert belongs to; "" for a real one."""
+    return next((value for name, value in labels if name == DRILL), "")
+
+
+def destinations(route: Route, labels: Labels) -> tuple[Route, ...]:
+    """The routes by which an alert is told: those that match; for the watchdog only those that were written for some.
+
+    The route at the top takes what nobody else does, and would page somebody every repeat_interval for ever.
+    """
+    return tuple(one for one in match(route, labels) if one is not route or not is_watchdog(labels))
 
 
 def muted(route: Route, intervals: Intervals, at: float) -> str:

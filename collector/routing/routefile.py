@@ -20,6 +20,7 @@ from collector.routing.inhibition import InhibitRule
 from collector.routing.intervals import NamedDocument, TimeInterval, interval_of
 from collector.routing.kinds_more import ReceiverDocument
 from collector.routing.matchers import Op, is_classic_name, matcher, order, parse_matchers, written
+from collector.routing.original import masked
 from collector.routing.receivers import GlobalDocument, Receiver, receivers_of
 from collector.routing.route import Route, Step
 
@@ -96,6 +97,8 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
     templates: tuple[str, ...] = ()
     """Paths or patterns, as written."""
     resolve_timeout: float = 300.0
+    original: str = ""
+    """The file's text without its secrets."""
     undone: tuple[Problem, ...] = ()
     """What the file asks for outside of its receivers, and is not done: each with what to write instead."""
 
@@ -126,6 +129,7 @@ def load(path: str, text: str) -> Routing:
         interval_places={one.name: one.place for one in named},
         templates=tuple(document.templates),
         resolve_timeout=document.shared.resolve_timeout,
+        original=masked(text),
         undone=(
             *(document.place.key(key).problem(text) for key, text in UNDONE.items() if document.place.has(key)),
             *reader.undone,

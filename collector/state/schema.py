@@ -29,6 +29,10 @@ STEPS: tuple[str, ...] = (
         fingerprint TEXT PRIMARY KEY,
         value BLOB NOT NULL
     ) WITHOUT ROWID;
+    CREATE TABLE secrets (
+        name TEXT PRIMARY KEY,
+        value BLOB NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE groups (
         receiver TEXT NOT NULL,
         group_key TEXT NOT NULL,

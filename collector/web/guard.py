@@ -52,16 +52,32 @@ def has_token(request: web.Request, token: Secret) -> bool:
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.reveal().encode())
 
 
-def guard(token: Secret | None, *, public_metrics: bool, posted_reads: frozenset[str] = frozenset()) -> Middleware:
-    """The middleware. A POST to one of `posted_reads` only asks: its parameters come as a form."""
+def guard(
+    token: Secret | None,
+    *,
+    public_metrics: bool,
+    posted_reads: frozenset[str] = frozenset(),
+    signed: str = "",
+    external_host: str = "",
+) -> Middleware:
+    """The middleware. A POST to one of `posted_reads` only asks: its parameters come as a form.
+
+    Paths that begin with `signed` carry what allows them, and need no token; a page of ours may also have the name that
+    `external_host` gives, as a proxy in front of us has.
+    """
     free = HEALTH | {"/metrics"} if public_metrics else HEALTH
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         is_write = request.method not in SAFE_METHODS and request.path not in posted_reads
-        is_open = token is not None
-        if is_write and is_foreign(request.headers.get("Origin"), request.host, is_open=is_open):
+        is_signed = bool(signed) and request.path.startswith(signed)
+        is_open = token is not None or is_signed
+        origin = request.headers.get("Origin")
+        hosts = [request.host, external_host] if is_signed and external_host else [request.host]
+        if is_write and all(is_foreign(origin, host, is_open=is_open) for host in hosts):
             raise web.HTTPForbidden(text="refused: this request comes from another site's page\n")
+        if is_signed and (token is not None or is_loopback(request.remote)):
+            return await handler(request)
         if request.path in free and not is_write:
             return await handler(request)
         here = is_loopback(request.remote)

@@ -6,12 +6,26 @@ import asyncio
 import html
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
 
 from collector.model.secret import Secret
-from collector.web import answers, exposition, labels, query, rules, status
+from collector.web import (
+    acks,
+    acts,
+    answers,
+    exposition,
+    labels,
+    query,
+    rules,
+    status,
+    v2,
+    v2_alerts,
+    v2_silences,
+    v2_status,
+)
 from collector.web.guard import guard
 from collector.web.query import QUERIES, SIMULTANEOUS
 from collector.web.view import VIEW, View
@@ -197,6 +211,18 @@ QUERY_API: dict[str, tuple[tuple[str, ...], Handler]] = {
     "status/buildinfo": (_GET, status.buildinfo),
     "status/runtimeinfo": (_GET, status.runtimeinfo),
 }
+# Alertmanager's API, by what stands after /api/v2/
+ALERTMANAGER_API: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "status", v2_status.status),
+    ("GET", "receivers", v2_alerts.receivers),
+    ("GET", "alerts", v2_alerts.alerts),
+    ("POST", "alerts", v2_alerts.post),
+    ("GET", "alerts/groups", v2_alerts.groups),
+    ("GET", "silences", v2_silences.silences),
+    ("POST", "silences", v2_silences.post),
+    ("GET", "silence/{id}", v2_silences.silence),
+    ("DELETE", "silence/{id}", v2_silences.delete),
+)
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/", index),
     ("GET", "/metrics", metrics),
@@ -212,13 +238,31 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/runbooks/{name}", runbook),
     ("POST", "/v1/events", push),
     ("POST", "/v1/traces", traces),
+    *((method, f"/api/v2/{path}", v2.endpoint(handler)) for method, path, handler in ALERTMANAGER_API),
+    ("GET", "/api/acks", acks.acks),
+    ("POST", "/api/acks", v2.endpoint(acks.post)),
+    ("DELETE", "/api/acks/{fingerprint}", v2.endpoint(acks.delete)),
+    ("POST", "/api/drills", v2.endpoint(acks.drill)),
+    ("GET", "/api/drills/{id}", acks.drilled),
+    ("DELETE", "/api/drills/{id}", acks.end_drill),
+    ("GET", f"{acts.PREFIX}{{link}}", acts.show),
+    ("POST", f"{acts.PREFIX}{{link}}", acts.act),
 )
 
 
-def application(view: View, *, token: Secret | None = None, public_metrics: bool = False) -> web.Application:
+def application(
+    view: View, *, token: Secret | None = None, public_metrics: bool = False, external_url: str = ""
+) -> web.Application:
     """The aiohttp application over a view."""
     asked_by_post = frozenset(f"/api/v1/{path}" for path, (methods, _) in QUERY_API.items() if "POST" in methods)
-    app = web.Application(middlewares=[guard(token, public_metrics=public_metrics, posted_reads=asked_by_post)])
+    doors = guard(
+        token,
+        public_metrics=public_metrics,
+        posted_reads=asked_by_post,
+        signed=acts.PREFIX,
+        external_host=urlsplit(external_url).netloc,
+    )
+    app = web.Application(middlewares=[doors])
     app[VIEW] = view
     app[HELD] = Counter()
     app[QUERIES] = asyncio.Semaphore(SIMULTANEOUS)

@@ -12,6 +12,7 @@ from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.axis import Axis
 from collector.model.record import Outcome, Refusals
+from collector.routing.desk import Desk
 from collector.series.store import Store
 from collector.telemetry import Rejected
 
@@ -52,6 +53,15 @@ class View(Protocol):
     @property
     def groups(self) -> Sequence[Group]:
         """The rule groups."""
+        ...
+
+    @property
+    def desk(self) -> Desk:
+        """Silences, acks, alerts from outside, drills: what people do about alerts."""
+        ...
+
+    def woken(self) -> None:
+        """Something was changed that the loop should look at now."""
         ...
 
     def is_blind(self, rule: Rule) -> bool:

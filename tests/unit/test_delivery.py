@@ -259,6 +259,22 @@ async def test_down_for_two_hours():
 
 
 @told
+async def test_who_reaches_nobody():
+    """One that refuses for good is broken at once, one that is away after a minute; neither once it takes again."""
+    a, b, c = Target("a"), Target("b", busy()), Target("c", gone())
+    async with World(a, b, c) as world:
+        world.submit("n")
+        await asyncio.sleep(30)
+        assert world.delivery.broken() == {"c"}
+        await asyncio.sleep(31)
+        assert world.delivery.broken() == {"b", "c"}
+        b.script, c.script = [None], [None]
+        world.submit("m")
+        await asyncio.sleep(120)
+        assert world.delivery.broken() == set()
+
+
+@told
 async def test_comes_back_in_order():
     """When a target is back the rest goes out at once and in order."""
     b = Target("b", busy())

@@ -358,7 +358,8 @@ def test_due_is_bounded(alert):
     sizes = []
     while (at := story.grouping.next_due()) is not None and at <= 0:
         sizes.append(len(story.due(0)))
-    assert sizes == [200, 200, 50]
+    assert max(sizes) <= 100
+    assert sum(sizes) == 450
 
 
 def test_past_is_one_summary(alert):

@@ -1,0 +1,104 @@
+"""Asking a running daemon: one request, its JSON; what is wrong with it as one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from collector.model.errors import TasktrailError
+from collector.settings import DEFAULT_LISTEN
+
+TIMEOUT = 30.0
+_LONGEST_ERROR = 500
+
+
+class RefusedError(TasktrailError):
+    """The daemon answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that asks a daemon."""
+    parser.add_argument("--url", default=f"http://{DEFAULT_LISTEN}", metavar="URL", help="the daemon (%(default)s)")
+    parser.add_argument("--token-file", metavar="FILE", help="its bearer token, where it wants one")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def author() -> str:
+    """Who calls, unless they say otherwise."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody"
+
+
+class Client:
+    """The daemon behind `--url`."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._base = arguments.url.rstrip("/")
+        if urlsplit(self._base).scheme not in ("http", "https"):
+            raise TasktrailError(f"--url {arguments.url}: write http://HOST:PORT")
+        self._headers = {"Content-Type": "application/json"}
+        if arguments.token_file:
+            try:
+                token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise TasktrailError(f"--token-file {arguments.token_file}: cannot be read: {error}") from error
+            self._headers["Authorization"] = f"Bearer {token}"
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer's JSON; None where it has none. Raises RefusedError, or TasktrailError where nobody answers."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._base + path, data=data, headers=self._headers, method=method)  # noqa: S310  checked above
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise RefusedError(error.code, f"{self._base}: {_said(error.read(), error.code)}") from error
+        except (urllib.error.URLError, OSError, ValueError) as error:
+            why = getattr(error, "reason", error)
+            if isinstance(why, OSError) and why.errno:
+                why = os.strerror(why.errno)
+            raise TasktrailError(
+                f"{self._base}: no daemon answers there ({why}); start it, or give its --url"
+            ) from error
+        return json.loads(text) if text.strip() else None
+
+
+def _said(body: bytes, status: int) -> str:
+    """The sentence in an error's answer."""
+    text = body.decode(errors="replace").strip()
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = text
+    if isinstance(found, dict):
+        found = found.get("error") or found.get("message") or text
+    return str(found)[:_LONGEST_ERROR] or f"it answers {status}"
+
+
+def seconds_of(text: str) -> float:
+    """Unix seconds of a time as the API writes it."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def time_of(at: float) -> str:
+    """A time as the API reads it."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def show(value: Any) -> None:
+    """One JSON object on standard output."""
+    print(json.dumps(value, ensure_ascii=False))

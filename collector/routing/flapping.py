@@ -1,0 +1,82 @@
+"""Flapping: an alert that begins and ends again and again is told as that, once, until it has been quiet.
+
+Its first start and end are told as they come. With the second start within WINDOW it flaps: one message says so, and
+nothing more is said of it until nothing has changed for QUIET seconds; then what differs from what was told is told.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+WINDOW = 30 * 60.0
+"""Seconds within which two starts of one alert are flapping."""
+QUIET = 15 * 60.0
+"""Seconds without a change after which it is over."""
+MOST = 50_000
+"""Alerts whose changes are remembered; beyond, the one that changed longest ago goes."""
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What is known of one alert's changes. Times are Unix seconds."""
+
+    started_at: float
+    """Its last start."""
+    changed_at: float
+    """Its last start or end."""
+    starts: int = 1
+    """In a row, with no more than WINDOW between them."""
+    since: float | None = None
+    """When it turned out to flap."""
+
+
+def started(former: Changes | None, at: float) -> Changes:
+    """The alert began to fire."""
+    if former is None or at - former.started_at > WINDOW:
+        return Changes(at, at)
+    return Changes(at, at, former.starts + 1, at if former.since is None else former.since)
+
+
+def ended(former: Changes, at: float) -> Changes:
+    """The alert ended."""
+    return msgspec.structs.replace(former, changed_at=at)
+
+
+def flaps(changes: Changes, now: float) -> bool:
+    """Whether it still does at an instant."""
+    return changes.since is not None and now - changes.changed_at < QUIET
+
+
+class Flapping:
+    """The changes of all alerts, by fingerprint."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[str, Changes] = OrderedDict()
+
+    def note(self, fingerprint: str, at: float, *, is_start: bool) -> None:
+        """An alert began or ended."""
+        former = self._all.get(fingerprint)
+        if former is not None and former.since is not None and not flaps(former, at):
+            former = None  # it was quiet: a new story
+        if is_start:
+            self._all[fingerprint] = started(former, at)
+        elif former is not None:
+            self._all[fingerprint] = ended(former, at)
+        if fingerprint in self._all:
+            self._all.move_to_end(fingerprint)
+        if len(self._all) > MOST:
+            self._all.popitem(last=False)
+
+    def of(self, fingerprint: str, now: float) -> Changes | None:
+        """What is known of an alert that flaps at an instant; None of one that does not."""
+        changes = self._all.get(fingerprint)
+        return changes if changes is not None and flaps(changes, now) else None
+
+    def forget(self, now: float) -> None:
+        """Let go of what is too old to matter."""
+        while self._all:
+            changes = next(iter(self._all.values()))
+            if now - changes.changed_at <= WINDOW:
+                return
+            self._all.popitem(last=False)

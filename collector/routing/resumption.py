@@ -1,0 +1,76 @@
+"""Groups of a former process, gone on with: each with its clocks, its alerts and what its targets were told.
+
+Takes what was saved; puts groups back where their route still is. A group whose route is no more gives its alerts, and
+what was told of them, to its receiver's group of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
+
+from collector.model.labels import Labels
+from collector.model.saved import SavedGroup, SavedMember
+from collector.routing.group import Group, Log
+from collector.routing.ladder import hang, of_step
+from collector.routing.route import Route, destinations, walk
+
+
+class Resumption:
+    """Works on the groups of a grouping: `groups` by receiver and key; `made` gives the group of a route and labels."""
+
+    def __init__(
+        self,
+        route: Route,
+        groups: MutableMapping[tuple[str, str], Group],
+        made: Callable[[Route, Labels, float], Group],
+        schedule: Callable[[Group, float], None],
+    ) -> None:
+        self._route = route
+        self._groups = groups
+        self._made = made
+        self._schedule = schedule
+
+    def resume(self, saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> list[tuple[str, str]]:
+        """Put them back. Gives receiver and key of those that are no more."""
+        routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
+        gone: list[tuple[str, str]] = []
+        for one, members in sorted(saved, key=lambda each: each[0].step_of is not None):  # steps after their groups
+            route = self._step(one) if one.step_of is not None else routes.get((one.receiver, one.route))
+            if route is None or (not one.away and one.step_of is None and _differs(route, one, members)):
+                gone.append((one.receiver, one.key))
+                self._move(one, members, now)
+                continue
+            group = Group(route, one.labels, one.key, away=one.away)
+            group.restore(one, members)
+            if one.step_of is not None:
+                hang(group, self._groups[one.step_of], one.number)
+            self._groups[one.receiver, one.key] = group
+            self._schedule(group, one.flush_at)
+        return gone
+
+    def _step(self, saved: SavedGroup) -> Route | None:
+        """The route of a step of an escalation; None where its group is gone, or does not escalate to it any more."""
+        parent = None if saved.step_of is None else self._groups.get(saved.step_of)
+        if parent is None or saved.number >= len(parent.route.escalate):
+            return None
+        receiver = parent.route.escalate[saved.number].receiver
+        return of_step(parent.route, receiver) if receiver == saved.receiver else None
+
+    def _move(self, saved: SavedGroup, members: Sequence[SavedMember], now: float) -> None:
+        """A group whose route is no more: its receiver's group of now takes its alerts, and what was told of them."""
+        for member in members:
+            alert = member.later or member.alert
+            if alert is None or saved.away:
+                continue
+            for route in destinations(self._route, alert.labels):
+                if route.receiver != saved.receiver:
+                    continue
+                group = self._made(route, route.group_labels(alert.labels), now)
+                group.put(alert.fingerprint, alert)
+                for target, log in saved.logs.items():
+                    group.logs.setdefault(target, Log()).inherit(log, alert.fingerprint)
+
+
+def _differs(route: Route, saved: SavedGroup, members: Sequence[SavedMember]) -> bool:
+    """Whether the route groups otherwise than it did."""
+    return any(member.alert and route.group_labels(member.alert.labels) != saved.labels for member in members)
