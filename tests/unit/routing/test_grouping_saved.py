@@ -11,10 +11,10 @@ from collector.model.labels import Matcher, fingerprint, labels_of
 from collector.model.saved import GroupChange
 from collector.routing.group import Target
 from collector.routing.grouping import Grouping
-from collector.routing.route import Route
+from collector.routing.route import Route, Step
 
 ROUTE = Route(receiver="r", group_by=("alertname",), group_wait=2.0, group_interval=5.0, repeat_interval=40.0)
-RECEIVERS = {"r": [Target("a"), Target("b", send_resolved=False)]}
+RECEIVERS = {"r": [Target("a"), Target("b", send_resolved=False)], "second": [Target("c")], "third": [Target("d")]}
 decoder = msgspec.msgpack.Decoder(list[GroupChange])
 
 
@@ -83,11 +83,14 @@ STEPS = st.lists(
 )
 
 
+ESCALATING = msgspec.structs.replace(ROUTE, escalate=(Step(6.0, "second"), Step(20.0, "third")))
+
+
 @settings(max_examples=100, deadline=None)
-@given(STEPS)
-def test_a_restart_changes_nothing(steps) -> None:
+@given(STEPS, st.sampled_from([ROUTE, ESCALATING]))
+def test_a_restart_changes_nothing(steps, route) -> None:
     """Whatever begins, ends, is told or refused, and wherever it is cut: the same is said with restarts as without."""
-    whole, cut, disk = Grouping(ROUTE, RECEIVERS), Grouping(ROUTE, RECEIVERS), Disk()
+    whole, cut, disk = Grouping(route, RECEIVERS), Grouping(route, RECEIVERS), Disk()
     now = 0.0
     began: dict[tuple[str, int], float] = {}
     for name, number, ends, seconds, takes, restarts in steps:
@@ -103,7 +106,7 @@ def test_a_restart_changes_nothing(steps) -> None:
         assert said(cut, now, takes=takes) == said(whole, now, takes=takes)
         disk.take(cut)
         if restarts:
-            cut = disk.give(Grouping(ROUTE, RECEIVERS), now)
+            cut = disk.give(Grouping(route, RECEIVERS), now)
     for later in (now + 50, now + 120, now + 200):
         assert said(cut, later, takes=True) == said(whole, later, takes=True)
 
