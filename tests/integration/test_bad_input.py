@@ -147,12 +147,14 @@ def test_a_record_that_our_own_code_cannot_stand(monkeypatch: pytest.MonkeyPatch
     """It is set aside as an internal error with its traceback, alerted, and stepped over; the others count once."""
     stitch = Stitcher.stitch
 
-    def broken(self: Stitcher, source: str, application: str, events: list[Event], ats: Any, out: Any) -> Any:
+    def broken(  # noqa: PLR0913, PLR0917  it stands in for one that has as many
+        self: Stitcher, source: str, application: str, events: list[Event], ats: Any, out: Any, channel: str = ""
+    ) -> Any:
         counts = [0, 0, 0]
         for event, at in zip(events, ats, strict=True):
             if event.task_id == "poison":
                 raise RuntimeError("a bug of ours")
-            counted = stitch(self, source, application, [event], [at], out)
+            counted = stitch(self, source, application, [event], [at], out, channel)
             counts = [sum(pair) for pair in zip(counts, counted, strict=True)]
         return tuple(counts)
 
