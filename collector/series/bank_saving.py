@@ -6,6 +6,7 @@ and never changes but by late facts. The rows are made again from the newest one
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,14 @@ class _Rows(msgspec.Struct, array_like=True):
     rows: list[_Row]
 
 
+def indexes_of(sorted_slots: list[int], touched: set[int] | None) -> list[int]:
+    """Where the touched ones (None: all) stand in a sorted list, as far as they are still there."""
+    if touched is None:
+        return list(range(len(sorted_slots)))
+    found = ((bisect_left(sorted_slots, slot), slot) for slot in sorted(touched))
+    return [index for index, slot in found if index < len(sorted_slots) and sorted_slots[index] == slot]
+
+
 def changed(bank: Bank, since: int) -> Array:
     """The columns that changed at or after a version of the store."""
     return np.flatnonzero(bank.changed[: bank.size] >= since)
@@ -129,11 +138,10 @@ def _rows(name: str, level: Level) -> Iterator[Part]:
     touched, level.touched = level.touched, set()
     rows: list[_Row] = []
     size = 0
-    for index in range(1, len(level.slots)):
-        slot = level.slots[index]
-        if touched is not None and slot not in touched:
+    for index in indexes_of(level.slots, touched):
+        if not index:  # the oldest: nobody reads what went before
             continue
-        rows.append(_Row(slot, Difference.between(level.rows[index], level.rows[index - 1])))
+        rows.append(_Row(level.slots[index], Difference.between(level.rows[index], level.rows[index - 1])))
         size += len(rows[-1].more.amounts.data)
         if size >= _ROWS_BYTES or len(rows) >= _ROWS:
             yield "series.rows", _encode(_Rows(name, level.grain, rows))

@@ -8,8 +8,8 @@ other rules than the one that was saved: what they newly ask for begins now.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import batched
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ import numpy as np
 from collector.model.labels import Labels
 from collector.model.part import Part
 from collector.series import celery
-from collector.series.bank_saving import DECODERS, BankLoader, Numbers, changed, parts_of
+from collector.series.bank_saving import DECODERS, BankLoader, Numbers, changed, indexes_of, parts_of
 from collector.series.buckets import LE
 from collector.series.catalogue import Family
 from collector.series.members import Members
@@ -28,6 +28,8 @@ from collector.series.window import Bank, Pending
 
 _SLOTS_BYTES = 128 * 1024
 """Bytes of slots per part, about."""
+_SLOTS = 200
+"""Slots per part, at most."""
 _SAMPLES = 2_000
 """Samples per part."""
 
@@ -169,30 +171,22 @@ class Saver:
         self._families[name, is_by_host] = stamp
         columns = np.array(members.columns, np.int64)
         downs = self._store.catalogue.downs.take(columns) if family.metric.type == "gauge" else columns[:0]
-        saved = _Family(
-            name,
-            is_by_host,
-            members.labels,
-            Numbers.of(columns),
-            Numbers.of(np.array(members.owners)),
-            Numbers.of(downs),
-        )
+        owners = Numbers.of(np.array(members.owners))
+        saved = _Family(name, is_by_host, members.labels, Numbers.of(columns), owners, Numbers.of(downs))
         yield "series.family", _encode(saved)
 
     def _slots(self) -> Iterator[Part]:
         slots = self._store.catalogue.histograms.slots
         touched, slots.touched = slots.touched, set()
-        yield (
-            "series.slots",
-            _encode(_Slots(slots.known_from, slots.merged, Numbers.of(np.array(slots.ends, np.int64)))),
-        )
+        ends = Numbers.of(np.array(slots.ends, np.int64))
+        yield "series.slots", _encode(_Slots(slots.known_from, slots.merged, ends))
         found: list[_Slot] = []
         size = 0
-        for end, (keys, counts) in zip(slots.ends, slots.held, strict=True):
-            if touched is None or end in touched:
-                found.append(_Slot(end, Numbers.of(keys), None if counts is None else Numbers.of(counts)))
-                size += keys.nbytes
-            if size >= _SLOTS_BYTES:
+        for index in indexes_of(slots.ends, touched):
+            keys, counts = slots.held[index]
+            found.append(_Slot(slots.ends[index], Numbers.of(keys), None if counts is None else Numbers.of(counts)))
+            size += keys.nbytes
+            if size >= _SLOTS_BYTES or len(found) >= _SLOTS:
                 yield "series.observed", _encode(found)
                 found, size = [], 0
         if found:
@@ -211,8 +205,9 @@ class Saver:
     def _samples(self) -> Iterator[Part]:
         sampled = self._store.sampled
         log, sampled.log = sampled.log, []
-        samples: Iterable[Sample] = (one for series in sampled.everything() for one in series) if log is None else log
-        for some in batched(samples, _SAMPLES):
+        everything = (one for series in sampled.everything() for one in series)
+        samples = everything if log is None else iter(log)
+        while some := list(islice(samples, _SAMPLES)):
             yield "series.samples", _encode(some)
 
 
@@ -228,7 +223,7 @@ class Loader:
         self._slots: _Slots | None = None
         self._observed: dict[int, _Slot] = {}
         self._waiting: dict[str, _Waiting] = {}
-        self._samples: list[tuple[Sample, ...]] = []
+        self._samples: list[Sequence[Sample]] = []
         self._takes: dict[str, tuple[msgspec.msgpack.Decoder[Any], Callable[[Any], None]]] = {
             name: (msgspec.msgpack.Decoder(form), take)
             for name, form, take in (
@@ -238,14 +233,12 @@ class Loader:
                 ("series.slots", _Slots, self._take_slots),
                 ("series.observed", list[_Slot], self._take_observed),
                 ("series.waiting", _Waiting, self._take_waiting),
-                ("series.samples", tuple[Sample, ...], self._samples.append),
+                ("series.samples", list[Sample], self._samples.append),
             )
         }
-        self._takes["series.columns"] = (
-            DECODERS["series.columns"],
-            lambda part: self._banks[part.bank].take_columns(part),
-        )
-        self._takes["series.rows"] = DECODERS["series.rows"], lambda part: self._banks[part.bank].take_rows(part)
+        columns, rows = DECODERS["series.columns"], DECODERS["series.rows"]
+        self._takes["series.columns"] = columns, lambda part: self._banks[part.bank].take_columns(part)
+        self._takes["series.rows"] = rows, lambda part: self._banks[part.bank].take_rows(part)
 
     def take(self, part: Part) -> None:
         """One more part. Raises ValueError or LookupError for what no saver has written."""

@@ -219,7 +219,7 @@ class Log:
             os.close(descriptor)
 
     def write(self, parts: Sequence[Part], commit: Commit) -> int:
-        """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError, and nothing is."""
+        """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError: nothing is then."""
         assert self._file is not None  # noqa: S101  `begin` comes first
         data = b"".join([*(_frame(*part) for part in parts), _frame(_COMMIT, msgspec.msgpack.encode(commit))])
         before = self._end
