@@ -18,6 +18,7 @@ import msgspec
 from collector import __version__, rulefiles, supervisor
 from collector.audience import Audience, understood
 from collector.axis import Axis
+from collector.checkpoints import Checkpoints
 from collector.daemon import Daemon
 from collector.delivery import Delivery
 from collector.intake import Lane
@@ -44,6 +45,8 @@ DEADLINE_SECONDS = 8.0
 """All of the stop takes no longer: a service manager gives 10 s."""
 CLOSE_SECONDS = 1.5
 """The listener, and what was only cancelled now, have so long."""
+SAVE_SECONDS = 2.0
+"""The last checkpoint has so long."""
 HURRIED_SECONDS = 0.1
 """The same, where somebody is in a hurry."""
 UNREAD = {
@@ -78,6 +81,8 @@ class Parts(msgspec.Struct, kw_only=True):
     channels: tuple[Channel, ...] = ()
     rewrite: Callable[[str], str] = str
     """Goes over the text of rule files before they are read."""
+    state: Path | None = None
+    """The directory of the state, which is held by this process; None: memory only."""
     started: Callable[[Daemon, int], None] = lambda _daemon, _port: None
     """Told when the listener has its port."""
 
@@ -106,7 +111,8 @@ async def run(
     targets = [*parts.channels, *(config.open() for config in audience.configs)]
     for channel in parts.channels:
         audience.add(channel.name)
-    pipeline = Pipeline(
+    make = partial(
+        Pipeline,
         limits(settings),
         specs,
         telemetry=telemetry,
@@ -116,13 +122,17 @@ async def run(
         external_labels=settings.external_labels,
         cpu=clock.cpu,
     )
+    checkpoints = None if parts.state is None else opened(parts.state, clock, telemetry)
+    pipeline = make() if checkpoints is None else checkpoints.restored(make)
     delivery = Delivery({target.name: target for target in targets}, pipeline.grouping, telemetry, clock=clock)
     daemon = Daemon(pipeline, delivery, clock, pages, read_rules)
     pulled = lanes(settings, parts, daemon, clock)
+    if checkpoints is not None:
+        checkpoints.place(daemon.lanes, daemon.gate)
     listener = Listener(application(daemon, token=secret, public_metrics=settings.public_metrics))
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
-    _say_hello(settings, telemetry, port)
+    _say_hello(settings, parts, telemetry, port)
     for config in audience.configs:
         telemetry.target_understood(config.name, config.description)
     if is_unsent:
@@ -139,8 +149,9 @@ async def run(
         *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
     ]
     delivering = asyncio.create_task(delivery.run(), name="delivery")
+    saving = [] if checkpoints is None else [asyncio.create_task(checkpoints.keep(), name="checkpoints")]
     try:
-        await _until(stop, [*working, delivering])
+        await _until(stop, [*working, *saving, delivering])
         telemetry.said("stopping: sources, then what is ripe, then what is queued")
         supervisor.notify("STOPPING=1")
         unsent = await _stopped(daemon, delivery, working, hurry)
@@ -151,7 +162,17 @@ async def run(
         closing = asyncio.ensure_future(listener.close())
         left = [*working, delivering, closing]
         await asyncio.wait(left, timeout=HURRIED_SECONDS if hurry.is_set() else CLOSE_SECONDS)
+        if checkpoints is not None:
+            await asyncio.wait([asyncio.ensure_future(checkpoints.close())], timeout=SAVE_SECONDS)
     return 0
+
+
+def opened(directory: Path, clock: Clock, telemetry: Telemetry) -> Checkpoints:
+    """The checkpoints of a directory. Raises TasktrailError where it cannot be read."""
+    try:
+        return Checkpoints(directory, clock, telemetry)
+    except OSError as error:
+        raise TasktrailError(f"--state {directory}: {error.strerror}; name another directory") from error
 
 
 T1 = TypeVar("T1")
@@ -199,7 +220,8 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
             is_pushed=one.is_pushed,
             is_tailed=one.is_tailed,
         )
-        lane = Lane(axis, one.decode, daemon.pipeline.ingest, clock, daemon.pipeline.telemetry, daemon.woken)
+        pipeline = daemon.pipeline
+        lane = Lane(axis, one.decode, pipeline.ingest, clock, pipeline.telemetry, daemon.woken, daemon.gate)
         daemon.pipeline.axes.append(axis)
         daemon.lanes.append(lane)
         if one.build is None:
@@ -238,9 +260,12 @@ def shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:
+def _say_hello(settings: Settings, parts: Parts, telemetry: Telemetry, port: int) -> None:
     telemetry.said("tasktrail %s listens on http://%s:%d", __version__, shown(settings.address[0]), port)
-    telemetry.said("state is kept in memory only in this version: a restart forgets it")
+    if parts.state is None:
+        telemetry.said("state is kept in memory only: a restart forgets it")
+    else:
+        telemetry.said("state: windows, trails and positions are kept in %s", parts.state)
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
 

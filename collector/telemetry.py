@@ -46,6 +46,11 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
     "tasktrail_target_broken": ("gauge", "1 while a target refuses notifications for good.", ("receiver",)),
+    "tasktrail_checkpoint_time_seconds": ("gauge", "When the last checkpoint was taken, Unix seconds.", ()),
+    "tasktrail_checkpoint_loop_seconds": ("counter", "How long checkpoints kept the loop busy.", ()),
+    "tasktrail_checkpoint_seconds": ("counter", "How long checkpoints took until they were on the disk.", ()),
+    "tasktrail_checkpoint_bytes": ("counter", "What checkpoints wrote.", ()),
+    "tasktrail_checkpoints": ("counter", "Checkpoints by what became of them.", ("outcome",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
 }
 
@@ -197,6 +202,28 @@ class Telemetry:
         """Evaluation held the loop for so long in one step."""
         if seconds > self.get("tasktrail_loop_stall_seconds"):
             self.set("tasktrail_loop_stall_seconds", (), seconds)
+
+    def state_damaged(self, problem: str) -> None:
+        """Something of the stored state could not be used."""
+        log.warning("state: %s; the state before it is used, where there is one", problem)
+
+    def checkpointed(self, at: float, busy: float, seconds: float, size: int) -> None:
+        """A checkpoint that was taken at `at` is on the disk."""
+        if self.get("tasktrail_checkpoints", ("failed",)) and not self.get("tasktrail_state_durable"):
+            log.info("state: checkpoints are written again")
+        self.add("tasktrail_checkpoints", ("written",))
+        self.add("tasktrail_checkpoint_loop_seconds", (), busy)
+        self.add("tasktrail_checkpoint_seconds", (), seconds)
+        self.add("tasktrail_checkpoint_bytes", (), size)
+        self.set("tasktrail_checkpoint_time_seconds", (), at)
+        self.set("tasktrail_state_durable", (), 1.0)
+
+    def checkpoint_failed(self, error: str) -> None:
+        """The disk did not take a checkpoint; it is tried again with the next."""
+        if self.get("tasktrail_state_durable") or not self.get("tasktrail_checkpoints", ("failed",)):
+            log.error("state: a checkpoint could not be written, %s; tried again every second", error)
+        self.add("tasktrail_checkpoints", ("failed",))
+        self.set("tasktrail_state_durable", (), 0.0)
 
     def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
         """What is held, and what left before its time."""

@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import uvloop
 from aiohttp.http_exceptions import HttpProcessingError
@@ -25,6 +26,7 @@ from collector.model.errors import TasktrailError
 from collector.promql import compile_expr
 from collector.routing.unreachable import unreachable
 from collector.settings import Log, Settings
+from collector.state.directory import Lock, chosen
 from collector.telemetry import log
 
 configure = options.configure
@@ -67,7 +69,13 @@ def main(arguments: argparse.Namespace) -> int:
     log_to_stderr(settings.log)
     warn(settings)
     take_descriptors()
-    return uvloop.run(_supervised(settings))
+    directory = chosen(settings.state, os.environ)
+    lock = None if directory is None else Lock(directory)
+    try:
+        return uvloop.run(_supervised(settings, directory))
+    finally:
+        if lock is not None:
+            lock.close()
 
 
 def warn(settings: Settings) -> None:
@@ -90,7 +98,7 @@ def warn(settings: Settings) -> None:
         log.warning("%s", problem)
 
 
-async def _supervised(settings: Settings) -> int:
+async def _supervised(settings: Settings, directory: Path | None) -> int:
     stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -103,7 +111,7 @@ async def _supervised(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     try:
-        code = await app.run(settings, stop, hurry=hurry, parts=app.Parts(started=started))
+        code = await app.run(settings, stop, hurry=hurry, parts=app.Parts(started=started, state=directory))
     except TasktrailError:
         raise
     except Exception:  # the one place where a bug is met: said in the log's form, and the process ends

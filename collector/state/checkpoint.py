@@ -198,15 +198,16 @@ class Log:
         self._base = saved
         self._previous = min(path for path, _ in saved.chain) if saved else None
 
-    def begin(self) -> None:
-        """Open the next generation. Raises OSError."""
+    def begin(self, *, is_alone: bool = False) -> None:
+        """Open the next generation; `is_alone`: it says all from its first commit on. Raises OSError."""
         after, end = 0, 0
         if self._file is not None:
             after, end = self._number, self._end
-            self._previous = self._path(self._number)
             self._file.close()
         elif self._base is not None:
             after, end = self._base.number, self._base.chain[-1][1]
+        if is_alone:
+            after = end = 0
         self._number += 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._file = os.fdopen(os.open(self._path(self._number), flags, 0o600), "wb", buffering=0)
@@ -219,7 +220,7 @@ class Log:
             os.close(descriptor)
 
     def write(self, parts: Sequence[Part], commit: Commit) -> int:
-        """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError: nothing is then."""
+        """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError: none are then."""
         assert self._file is not None  # noqa: S101  `begin` comes first
         data = b"".join([*(_frame(*part) for part in parts), _frame(_COMMIT, msgspec.msgpack.encode(commit))])
         before = self._end

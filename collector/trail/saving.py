@@ -124,6 +124,11 @@ class Saver:
         """Whether all has been written since the restart."""
         return not self._quiet
 
+    @property
+    def is_touched(self) -> bool:
+        """Whether any trail has changed since."""
+        return any(home.touched for home in self._of.keep.homes)
+
     def parts(self, most_quiet: int) -> Iterator[Part]:
         """What has changed, and at most so many trails that have not; each step is a short one.
 
@@ -136,10 +141,11 @@ class Saver:
             yield from self._trails(home, iter(touched.items()))
         while self._quiet and most_quiet > 0:
             home, ids = self._quiet[0]
-            chunk = list(islice(ids, min(CHUNK, most_quiet)))
-            most_quiet -= CHUNK
+            wanted = min(CHUNK, most_quiet)
+            chunk = list(islice(ids, wanted))
+            most_quiet -= wanted
             yield from self._trails(home, ((task_id, True) for task_id in chunk))
-            if len(chunk) < CHUNK and next(ids, None) is None:
+            if len(chunk) < wanted:
                 del self._quiet[0]
         yield from self._memories()
         yield "trail.notes", _encode(of.notes.changes())
