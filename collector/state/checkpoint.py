@@ -77,10 +77,10 @@ class Saved(msgspec.Struct, frozen=True):
         """All parts, oldest first. Raises OSError."""
         for path, end in self.chain:
             for name, content, place in _frames(path):
-                if place > end:
-                    break
                 if name not in {_BEGIN, _COMMIT}:
                     yield name, content
+                if place >= end:
+                    break
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -123,8 +123,9 @@ def survives(folder: Path, url: str, write: Write, lines: Sequence[Line], truth:
                 running.end()
                 running = Daemon(folder, *arguments).wait_ready()
             load.join(600)
-        read = lambda: running.source(scheme)["events"]["read"]  # noqa: E731
-        running.wait(lambda: read() >= truth.read, 120, "not all was read")
+        up = lambda: running.ask("/-/healthy")[0] == 200  # noqa: E731
+        all_read = lambda: up() and running.source(scheme)["events"]["read"] >= truth.read  # noqa: E731
+        running.wait(all_read, 120, "not all was read")
         settled = lambda: not differing(counted(running), truth.series)  # noqa: E731
         wait_until(settled, 20)  # what rests on missing facts is decided after the grace
         said = running.source(scheme)["events"]
