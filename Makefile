@@ -1,4 +1,4 @@
-# make demo | test | check | bench | bench-full | brokers: each does its own set-up in .venv.
+# make demo | test | check | bench | bench-full | soak | brokers: each does its own set-up in .venv.
 #
 # Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench).
 
@@ -8,7 +8,7 @@ SECONDS ?= 60
 ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench bench-full brokers clean
+.PHONY: help demo test check bench bench-full soak brokers clean
 
 help:
 	@sed -n '1,3s/^# \{0,1\}//p' Makefile
@@ -36,7 +36,11 @@ bench-full: bench
 	$(BIN)/python tests/bench/formats.py
 	$(BIN)/python tests/bench/stitch.py
 	$(BIN)/python tests/bench/series.py
+	$(BIN)/python -m tests.bench.checkpoints
 	$(BIN)/python tests/bench/promql.py
+
+soak: $(VENV)/.dev
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} $(BIN)/python -m pytest tests/integration/test_kill_counts.py $(ARGS)
 
 brokers: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers up

@@ -123,7 +123,7 @@ class Checkpoints:
         """Let each source go on where it was; what is known to be missing is put on record. `gate`: theirs."""
         self._gate = gate
         now = self._clock.now()
-        is_lost = self._saved is None and bool(self._found.problems)
+        is_lost = self._saved is None and bool(self._found.problems or self._found.saved)
         for lane in lanes:
             axis = lane.axis
             saved = self._axes.get(axis.name) if self._saved else None

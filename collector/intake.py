@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 
 from collector.axis import Axis
@@ -62,17 +63,16 @@ class Lane:
         """Count a batch, in steps between which everyone else has a turn; what cannot be used goes into `refusals`."""
         total = Outcome()
         await self._gate.passed()
-        parts = chunks(batch)
         with self._gate.inside():
+            parts = deque(chunks(batch))
             try:
-                for number, part in enumerate(parts):
-                    if number:
-                        await asyncio.sleep(0)
-                    self.count(part, total, refusals)
-            except asyncio.CancelledError:  # what was begun is finished: its position stands at its end
-                for part in parts:
-                    self.count(part, total, refusals)
-                raise
+                self.count(parts.popleft(), total, refusals)
+                while parts:
+                    await asyncio.sleep(0)
+                    self.count(parts.popleft(), total, refusals)
+            finally:  # also where it is cancelled, what was begun is finished: its position stands at its end
+                while parts:
+                    self.count(parts.popleft(), total, refusals)
         if batch.bodies:
             await asyncio.sleep(0)
         return total

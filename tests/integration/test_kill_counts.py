@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import redis
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 
 from tests.brokers.process import wait_until
 from tests.contract_suites.rigs import create_topic
@@ -203,3 +204,72 @@ def test_pushes_since_the_last_checkpoint_are_a_recorded_gap(tmp_path: Path) -> 
         assert counted(running)[("pay.settle", "payments")]["dead_lettered"] == 2
     finally:
         running.end()
+
+
+def stopped_after(folder: Path, url: str, count: int) -> None:
+    """A daemon that has counted so many events, and was killed after a checkpoint."""
+    running = Daemon(folder, "--source", url, "--state", str(folder / "state")).wait_ready()
+    scheme = url.partition(":")[0]
+    running.wait(lambda: running.source(scheme)["events"]["read"] == count, 30, "not all was read")
+    written = lambda: running.metrics()["tasktrail_checkpoint_time_seconds"][0][1]  # noqa: E731
+    at = time.time()
+    running.wait(lambda: written() > at or running.source(scheme)["lag_seconds"] == 0, 30, "no checkpoint")
+    time.sleep(2.5)
+    running.end()
+
+
+@pytest.mark.redis
+def test_entries_trimmed_while_it_was_away_are_a_gap_of_their_size(redis_url: str, tmp_path: Path) -> None:
+    """A restored position that the stream no longer has gives a gap with the number that is missing."""
+    stream = f"kill-{random.getrandbits(48):x}"
+    url = f"{redis_url.replace('redis://', 'redis-stream://')}/{stream}"
+    lines = [Line(line, 0.0, "") for number in range(10) for line in ndjson(died(f"t{number}")).splitlines()]
+    with redis_writer(redis_url, stream) as write, redis.Redis.from_url(redis_url) as client:
+        write(lines[:12])
+        stopped_after(tmp_path, url, 12)
+        write(lines[12:])
+        client.xtrim(stream, maxlen=6, approximate=False)
+        running = Daemon(tmp_path, "--source", url, "--state", str(tmp_path / "state")).wait_ready()
+        try:
+            running.wait(lambda: running.source("redis-stream")["events"]["read"] == 18, 30, "not all was read")
+            assert [(gap["reason"], gap["estimate"]) for gap in running.source("redis-stream")["gaps"]] == [
+                ("trimmed", 12)
+            ]
+        finally:
+            running.end()
+
+
+@pytest.mark.kafka
+def test_a_topic_made_anew_while_it_was_away_is_a_gap(kafka: str, tmp_path: Path) -> None:
+    """A restored position beyond the end of a topic says that it is another one, which is read from its beginning."""
+    topic = f"kill-{random.getrandbits(48):x}"
+    lines = [Line(line, 0.0, "0") for number in range(10) for line in ndjson(died(f"t{number}")).splitlines()]
+    url = f"kafka://{kafka}/{topic}"
+    with kafka_writer(kafka, topic) as write:
+        write(lines[:12])
+        stopped_after(tmp_path, url, 12)
+    asyncio.run(removed(kafka, topic))
+    with kafka_writer(kafka, topic) as write:
+        write(lines[12:15])
+        running = Daemon(tmp_path, "--source", url, "--state", str(tmp_path / "state")).wait_ready()
+        try:
+            running.wait(lambda: running.source("kafka")["events"]["read"] == 15, 30, "not all was read")
+            assert [(gap["reason"], gap["estimate"]) for gap in running.source("kafka")["gaps"]] == [
+                ("recreated", None)
+            ]
+        finally:
+            running.end()
+
+
+async def removed(bootstrap: str, topic: str) -> None:
+    """Delete a topic, and wait until it is gone."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_topics([topic])
+        for _ in range(100):
+            if topic not in await admin.list_topics():
+                break
+            await asyncio.sleep(0.1)
+    finally:
+        await admin.close()

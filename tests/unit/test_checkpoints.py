@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.axis import Axis
-from collector.checkpoints import QUIET
+from collector.checkpoints import QUIET, Checkpoints
 from collector.formats import native
+from collector.gate import Gate
+from collector.intake import Lane
+from collector.model.clock import ManualClock
 from collector.model.event import TASK_KINDS
 from collector.model.part import Part
 from collector.pipeline import Limits, Pipeline
@@ -177,3 +183,108 @@ def test_a_restored_state_goes_on_as_if_nothing_had_been(
     for one in (undisturbed, copy):
         walk(one, history[-1][0] + 30.0)
     assert answers(copy) == answers(undisturbed)
+
+
+class Setup:
+    """A process' way through a directory: what it restores, counts and writes."""
+
+    def __init__(self, folder: Path, clock: ManualClock) -> None:
+        self.telemetry = Telemetry()
+        self.checkpoints = Checkpoints(folder, clock, self.telemetry)
+        self.pipeline = self.checkpoints.restored(made)
+        axis = self.pipeline.axes[0]
+        axis.clock, axis.is_pushed = "event", True
+        self.lane = Lane(axis, native.decode, self.pipeline.ingest, clock, self.telemetry, lambda: None)
+        self.checkpoints.place([self.lane], Gate())
+
+    def started(self) -> float:
+        """How many starts are counted."""
+        self.pipeline.ingest.observe()
+        self.pipeline.store.advance(T0 + 100)
+        store = self.pipeline.store
+        return sum(float(store.value(one, T0 + 100)[0].sum()) for one in store.select("task_started_total", ()))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """The time of the tests."""
+    return ManualClock(T0 + 50)
+
+
+async def test_a_stop_in_order_leaves_no_gap(tmp_path: Path, clock: ManualClock) -> None:
+    """What was counted before the last checkpoint is counted after the restart, and nothing is missing."""
+    first = Setup(tmp_path, clock)
+    await first.lane.take(batch([event("started", "1", T0)]))
+    assert await first.checkpoints.close()
+    second = Setup(tmp_path, clock)
+    assert second.started() == 1
+    assert second.lane.axis.totals.read == 1
+    assert second.lane.axis.gaps == []
+
+
+async def test_what_the_disk_does_not_take_is_written_with_the_next(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk is said and tried again; when it has room, nothing is missing of what came in between."""
+    first = Setup(tmp_path, clock)
+    await first.checkpoints.save()
+    await first.lane.take(batch([event("started", "1", T0)]))
+    with monkeypatch.context() as patch:
+        patch.setattr("collector.state.checkpoint.os.fdatasync", fails)
+        assert not await first.checkpoints.save()
+    assert first.telemetry.get("tasktrail_state_durable") == 0
+    await first.lane.take(batch([event("started", "2", T0)]))
+    assert await first.checkpoints.close()
+    assert first.telemetry.get("tasktrail_state_durable") == 1
+    assert Setup(tmp_path, clock).started() == 2
+
+
+async def test_after_too_much_was_held_the_next_says_all(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits for the disk is bounded: beyond it groups are given up, and a generation is begun that needs none."""
+    monkeypatch.setattr("collector.checkpoints.MOST_HELD", 1)
+    first = Setup(tmp_path, clock)
+    await first.checkpoints.save()
+    with monkeypatch.context() as patch:
+        patch.setattr("collector.state.checkpoint.os.fdatasync", fails)
+        for number in range(3):
+            await first.lane.take(batch([event("started", str(number), T0)]))
+            assert not await first.checkpoints.save()
+    assert await first.checkpoints.close()
+    assert Setup(tmp_path, clock).started() == 3
+
+
+def fails(_: int) -> None:
+    """A full disk."""
+    raise OSError(28, "No space left on device")
+
+
+async def test_a_state_that_cannot_be_used_leads_to_the_one_before(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where filling a pipeline fails it is said, and the older generation is taken; none left is a gap on record."""
+    first = Setup(tmp_path, clock)
+    await first.lane.take(batch([event("started", "1", T0)]))
+    await first.checkpoints.close()
+    monkeypatch.setattr(series_saving.Loader, "finish", raises)
+    second = Setup(tmp_path, clock)
+    assert second.started() == 0
+    assert [gap.reason for gap in second.lane.axis.gaps] == ["state_lost"]
+
+
+def raises(_: object) -> None:
+    """A bug."""
+    raise KeyError("no such thing")
+
+
+async def test_a_batch_that_is_cancelled_is_counted_whole(clock: ManualClock, tmp_path: Path) -> None:
+    """A source that is ended in the middle of a large batch leaves the state where its position says it is."""
+    one = Setup(tmp_path, clock)
+    bodies = [event("started", str(number), T0) for number in range(2_500)]
+    taking = asyncio.create_task(one.lane.take(batch(bodies, position=2_500)))
+    await asyncio.sleep(0)
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+    assert one.lane.axis.totals.read == 2_500
+    assert one.lane.axis.place("p").position == 2_500
