@@ -162,8 +162,8 @@ async def run(
         closing = asyncio.ensure_future(listener.close())
         left = [*working, delivering, closing]
         await asyncio.wait(left, timeout=HURRIED_SECONDS if hurry.is_set() else CLOSE_SECONDS)
-        if checkpoints is not None:
-            await asyncio.wait([asyncio.ensure_future(checkpoints.close())], timeout=SAVE_SECONDS)
+    if checkpoints is not None:  # a bug has ended the process otherwise, and the last checkpoint before it holds
+        await asyncio.wait([asyncio.ensure_future(checkpoints.close())], timeout=SAVE_SECONDS)
     return 0
 
 
