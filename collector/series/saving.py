@@ -321,7 +321,7 @@ class Loader:
         room = len(histograms.counts.current)
         lowest = np.zeros((room, len(LE)), np.int64)
         lowest[: len(self._lowest)] = self._lowest
-        histograms.resume(lowest.reshape(-1))
+        histograms.resume(lowest.flatten())  # it will be resized, which a view cannot be
         slots = histograms.slots
         slots.known_from, slots.merged = saved.known_from, saved.merged
         slots.ends = saved.ends.array.tolist()

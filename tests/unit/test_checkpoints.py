@@ -185,6 +185,28 @@ def test_a_restored_state_goes_on_as_if_nothing_had_been(
     assert answers(copy) == answers(undisturbed)
 
 
+def test_a_restored_state_grows_like_any_other() -> None:
+    """More series, trails and error classes than there was room for when it was saved find theirs afterwards."""
+
+    def some(first: int, last: int) -> list[bytes]:
+        return [
+            event(kind, f"{number}", T0 + number / 100 + when, task=f"t{number}", worker="w", error=f"E{number}")
+            for number in range(first, last)
+            for when, kind in enumerate(("sent", "started", "failed"))
+        ]
+
+    undisturbed = made()
+    count(undisturbed, some(0, 50))
+    walk(undisturbed, T0 + 1)
+    saving = Saving(undisturbed)
+    saving.save(1 << 60)
+    copy = restored(saving)
+    for one in (undisturbed, copy):
+        count(one, some(40, 400))
+        walk(one, T0 + 30)
+    assert answers(copy) == answers(undisturbed)
+
+
 class Setup:
     """A process' way through a directory: what it restores, counts and writes."""
 
