@@ -43,13 +43,19 @@ def loaded(write: Write, lines: Sequence[Line]) -> Iterator[threading.Thread]:
         began = time.monotonic()
         step = RATE // 20
         for number, start in enumerate(range(0, len(lines), step)):
+            if over.is_set():
+                return
             write(lines[start : start + step])
             time.sleep(max(0.0, began + (number + 1) / 20 - time.monotonic()))
 
     thread = threading.Thread(target=run, daemon=True)
+    over = threading.Event()
     thread.start()
-    yield thread
-    thread.join(300)
+    try:
+        yield thread
+    finally:
+        over.set()
+        thread.join(60)
 
 
 @contextmanager
