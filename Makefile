@@ -38,6 +38,7 @@ bench-full: bench
 	$(BIN)/python tests/bench/formats.py
 	$(BIN)/python tests/bench/stitch.py
 	$(BIN)/python tests/bench/series.py
+	$(BIN)/python -m tests.bench.checkpoints
 	$(BIN)/python tests/bench/promql.py
 
 bench-peers: $(VENV)/.dev
@@ -51,7 +52,8 @@ hooks-full: $(VENV)/.dev
 	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
 
 soak: $(VENV)/.dev
-	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} $(BIN)/python -m pytest -s tests/integration/test_kill.py $(ARGS)
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} $(BIN)/python -m pytest -s tests/integration/test_kill.py \
+		tests/integration/test_kill_counts.py $(ARGS)
 
 brokers: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers up

@@ -19,6 +19,7 @@ from collector import __version__, rulefiles, supervisor
 from collector.alerting.rulefile import GroupSpec
 from collector.audience import Audience, understood
 from collector.axis import Axis
+from collector.checkpoints import Checkpoints
 from collector.daemon import Daemon
 from collector.delivery import Delivery
 from collector.heartbeat import beat
@@ -49,6 +50,8 @@ DEADLINE_SECONDS = 8.0
 """All of the stop takes no longer: a service manager gives 10 s."""
 CLOSE_SECONDS = 1.5
 """The listener, and what was only cancelled now, have so long."""
+SAVE_SECONDS = 2.0
+"""The last checkpoint has so long."""
 HURRIED_SECONDS = 0.1
 """The same, where somebody is in a hurry."""
 UNREAD = {
@@ -137,7 +140,8 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
     targets = [*parts.channels, *(config.open() for config in audience.configs)]
     for channel in parts.channels:
         audience.add(channel.name)
-    pipeline = Pipeline(
+    make = partial(
+        Pipeline,
         limits(settings),
         loaded.specs,
         telemetry=telemetry,
@@ -148,6 +152,8 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         cpu=clock.cpu,
         keep=None if state.store is None else Remembered(state.store),
     )
+    checkpoints = None if state.directory is None else opened(state.directory, clock, telemetry)
+    pipeline = make() if checkpoints is None else checkpoints.restored(make)
     keeper = Keeper(state.store, pipeline, clock)
     delivery = Delivery(
         {target.name: target for target in targets},
@@ -159,6 +165,8 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
     )
     daemon = Daemon(pipeline, delivery, clock, pages, loaded.read_rules, keeper)
     pulled = lanes(settings, parts, daemon, clock)
+    if checkpoints is not None:
+        checkpoints.place(daemon.lanes, daemon.gate)
     listener = Listener(
         application(
             daemon,
@@ -180,7 +188,7 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         telemetry.said("state is kept in memory only (--state none): a restart forgets it")
     else:
         telemetry.state_opened(str(state.directory), state.store.health.set_aside)
-    keeper.restore(delivery, lost_until=clock.now())  # windows begin empty
+    keeper.restore(delivery, lost_until=clock.now() if checkpoints is None else checkpoints.lost_until)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)
     gc.freeze()
@@ -192,8 +200,9 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
     ]
     delivering = asyncio.create_task(delivery.run(), name="delivery")
+    saving = [] if checkpoints is None else [asyncio.create_task(checkpoints.keep(), name="checkpoints")]
     try:
-        await _until(stop, [*working, delivering])
+        await _until(stop, [*working, *saving, delivering])
         telemetry.said("stopping: sources, then what is ripe, then what is queued")
         supervisor.notify("STOPPING=1")
         unsent = await _stopped(daemon, delivery, working, hurry)
@@ -206,7 +215,17 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         closing = asyncio.ensure_future(listener.close())
         left = [*working, delivering, closing]
         await asyncio.wait(left, timeout=HURRIED_SECONDS if hurry.is_set() else CLOSE_SECONDS)
+    if checkpoints is not None:  # a bug has ended the process otherwise, and the last checkpoint before it holds
+        await asyncio.wait([asyncio.ensure_future(checkpoints.close())], timeout=SAVE_SECONDS)
     return 0
+
+
+def opened(directory: Path, clock: Clock, telemetry: Telemetry) -> Checkpoints:
+    """The checkpoints of a directory. Raises TasktrailError where it cannot be read."""
+    try:
+        return Checkpoints(directory, clock, telemetry)
+    except OSError as error:
+        raise TasktrailError(f"--state {directory}: {error.strerror}; name another directory") from error
 
 
 T1 = TypeVar("T1")
@@ -254,7 +273,8 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
             is_pushed=one.is_pushed,
             is_tailed=one.is_tailed,
         )
-        lane = Lane(axis, one.decode, daemon.pipeline.ingest, clock, daemon.pipeline.telemetry, daemon.woken)
+        pipeline = daemon.pipeline
+        lane = Lane(axis, one.decode, pipeline.ingest, clock, pipeline.telemetry, daemon.woken, daemon.gate)
         daemon.pipeline.axes.append(axis)
         daemon.lanes.append(lane)
         if one.build is None:

@@ -27,6 +27,22 @@ class Place(msgspec.Struct):
     heard_at: float = -math.inf
     """Wall clock of its last batch, also of an empty one."""
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is known how far it has been read, and the source has said that it goes on from there."""
+        return self.newest > -math.inf and self.heard_at > -math.inf
+
+
+class SavedAxis(msgspec.Struct, array_like=True):
+    """One source as a checkpoint keeps it."""
+
+    name: str
+    places: list[tuple[str, float, Receipt | None]]
+    """Name, newest axis time, position."""
+    totals: Outcome
+    gaps: list[Gap]
+    read_at: float
+
 
 class Axis(msgspec.Struct, kw_only=True):
     """One source as the daemon sees it."""
@@ -35,6 +51,8 @@ class Axis(msgspec.Struct, kw_only=True):
     application: str
     clock: ClockName = "broker"
     places: dict[str, Place] = {}
+    restored: dict[str, Place] = {}
+    """Places as a former process left them, until the source asks for them: some may be read no more."""
     totals: Outcome = msgspec.field(default_factory=Outcome)
     gaps: list[Gap] = []
     is_up: bool = False
@@ -52,8 +70,19 @@ class Axis(msgspec.Struct, kw_only=True):
         """The place of this name. One that was only asked for counts as not read yet."""
         place = self.places.get(name)
         if place is None:
-            place = self.places[name] = Place()
+            place = self.places[name] = self.restored.pop(name, Place())
         return place
+
+    def restore(self, saved: SavedAxis) -> None:
+        """Go on where a former process was. What is pushed keeps no past, so there is nowhere to go on from."""
+        self.totals, self.gaps, self.read_at = saved.totals, saved.gaps, saved.read_at
+        if not self.is_pushed:
+            self.restored = {name: Place(newest=newest, position=at) for name, newest, at in saved.places}
+
+    def saved(self) -> SavedAxis:
+        """What a checkpoint keeps of it."""
+        places = [(name, place.newest, place.position) for name, place in (self.restored | self.places).items()]
+        return SavedAxis(self.name, places, self.totals, self.gaps, self.read_at)
 
     def times(self, batch: Batch, events: Sequence[Event], indexes: Sequence[int] | None, now: float) -> list[float]:
         """The axis time of each event, never ahead of `now`."""
@@ -122,7 +151,8 @@ class Axis(msgspec.Struct, kw_only=True):
         """Whether it is known where the source stands; of one that is down, and of one that is pushed to, at once."""
         if self.is_pushed or (self.was_tried and not self.is_up):
             return True
-        return bool(self.places) and all(place.is_head or place.newest > -math.inf for place in self.places.values())
+        places = self.places.values()
+        return bool(places) and all(place.is_head or (self.is_up and place.is_placed) for place in places)
 
     @property
     def is_at_head(self) -> bool:

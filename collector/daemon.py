@@ -19,6 +19,7 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.delivery import Delivery
+from collector.gate import Gate
 from collector.heartbeat import Signs, late
 from collector.intake import Lane
 from collector.keeper import Keeper
@@ -70,6 +71,7 @@ class Daemon:
         self.lanes: list[Lane] = []
         self.pushed: Lane | None = None
         self.started_at = clock.now()
+        self.gate = Gate()
         self._clock = clock
         self._pages = pages
         self._load_rules = load_rules
@@ -104,6 +106,7 @@ class Daemon:
     async def turn(self) -> bool:
         """Walk to the instant that is complete, and say what is ripe. True where that is the present."""
         clock, telemetry = self._clock, self.pipeline.telemetry
+        await self.gate.passed()
         if self._specs is not None:
             self.pipeline.use(self._specs)
             self._keeper.rules_changed()
@@ -121,6 +124,7 @@ class Daemon:
                 telemetry.stalled(spent)
                 self.say()
                 await asyncio.sleep(0)
+                await self.gate.passed()
                 began = self._moved_at = clock.monotonic()
         self.say()
         telemetry.stalled(clock.monotonic() - began)

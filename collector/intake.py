@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 
 from collector.axis import Axis
 from collector.formats import Decode, Reject
+from collector.gate import Gate
 from collector.ingest import Ingest, chunks
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
@@ -36,6 +38,7 @@ class Lane:
         clock: Clock,
         telemetry: Telemetry,
         counted: Callable[[], None],
+        gate: Gate | None = None,
     ) -> None:
         self.axis = axis
         self._decode = decode
@@ -43,6 +46,7 @@ class Lane:
         self._clock = clock
         self._telemetry = telemetry
         self._counted = counted
+        self._gate = gate or Gate()
         telemetry.source_named(axis.name)
 
     def position(self, place: str) -> Receipt | None:
@@ -58,10 +62,17 @@ class Lane:
     async def take(self, batch: Batch, refusals: Refusals | None = None) -> Outcome:
         """Count a batch, in steps between which everyone else has a turn; what cannot be used goes into `refusals`."""
         total = Outcome()
-        for number, part in enumerate(chunks(batch)):
-            if number:
-                await asyncio.sleep(0)
-            self.count(part, total, refusals)
+        await self._gate.passed()
+        with self._gate.inside():
+            parts = deque(chunks(batch))
+            try:
+                self.count(parts.popleft(), total, refusals)
+                while parts:
+                    await asyncio.sleep(0)
+                    self.count(parts.popleft(), total, refusals)
+            finally:  # also where it is cancelled, what was begun is finished: its position stands at its end
+                while parts:
+                    self.count(parts.popleft(), total, refusals)
         if batch.bodies:
             await asyncio.sleep(0)
         return total

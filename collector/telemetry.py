@@ -51,6 +51,11 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_silences": ("gauge", "Silences that are kept, also those that are pending or have expired.", ()),
     "tasktrail_acks": ("gauge", "Alerts that somebody has acked.", ()),
     "tasktrail_heartbeat": ("gauge", "1 while the heartbeat URL hears of us, 0 while it does not.", ()),
+    "tasktrail_checkpoint_time_seconds": ("gauge", "When the last checkpoint was taken, Unix seconds.", ()),
+    "tasktrail_checkpoint_loop_seconds": ("counter", "How long checkpoints kept the loop busy.", ()),
+    "tasktrail_checkpoint_seconds": ("counter", "How long checkpoints took until they were on the disk.", ()),
+    "tasktrail_checkpoint_bytes": ("counter", "What checkpoints wrote.", ()),
+    "tasktrail_checkpoints": ("counter", "Checkpoints by what became of them.", ("outcome",)),
     "tasktrail_state_durable": ("gauge", "1 where state survives a restart, 0 where it is memory only.", ()),
     "tasktrail_state_failing": ("gauge", "1 while the disk does not take state that it should keep.", ()),
     "tasktrail_state_waiting": ("gauge", "Statements that are not on the disk yet.", ()),
@@ -96,6 +101,8 @@ class Telemetry:
         self._values: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in METRICS}
         self.rejected: deque[Rejected] = deque(maxlen=200)
         self.set("tasktrail_state_durable", (), 0.0)
+        self._takes = {"store": True, "checkpoints": True}
+        """Whether the disk took what was last written of each part of the state."""
         self.set("tasktrail_loop_stall_seconds", (), 0.0)
         self.set("tasktrail_reload_success", (), 1.0)  # a process that runs has loaded its rules
 
@@ -211,6 +218,35 @@ class Telemetry:
         if seconds > self.get("tasktrail_loop_stall_seconds"):
             self.set("tasktrail_loop_stall_seconds", (), seconds)
 
+    def state_damaged(self, problem: str) -> None:
+        """Something of the stored state could not be used."""
+        log.warning("state: %s; the state before it is used, where there is one", problem)
+
+    def checkpointed(self, at: float, busy: float, seconds: float, size: int) -> None:
+        """A checkpoint that was taken at `at` is on the disk."""
+        if not self._takes["checkpoints"]:
+            log.info("state: checkpoints are written again")
+        self.add("tasktrail_checkpoints", ("written",))
+        self.add("tasktrail_checkpoint_loop_seconds", (), busy)
+        self.add("tasktrail_checkpoint_seconds", (), seconds)
+        self.add("tasktrail_checkpoint_bytes", (), size)
+        self.set("tasktrail_checkpoint_time_seconds", (), at)
+        self._disk_takes("checkpoints", is_so=True)
+
+    def checkpoint_failed(self, error: str) -> None:
+        """The disk did not take a checkpoint; it is tried again with the next."""
+        if self._takes["checkpoints"]:
+            log.error("state: a checkpoint could not be written, %s; tried again every second", error)
+        self.add("tasktrail_checkpoints", ("failed",))
+        self._disk_takes("checkpoints", is_so=False)
+
+    def _disk_takes(self, what: str, *, is_so: bool) -> None:
+        """State is durable while the disk takes all of its parts."""
+        self._takes[what] = is_so
+        is_durable = all(self._takes.values())
+        self.set("tasktrail_state_durable", (), float(is_durable))
+        self.set("tasktrail_state_failing", (), float(not is_durable))
+
     def sizes(self, trails: int, evictions: Mapping[str, int]) -> None:
         """What is held, and what left before its time."""
         self.set("tasktrail_trails", (), trails)
@@ -231,8 +267,7 @@ class Telemetry:
 
     def state_opened(self, directory: str, set_aside: str) -> None:
         """Where state is kept, and whether the file that was there was damaged."""
-        self.set("tasktrail_state_durable", (), 1.0)
-        self.set("tasktrail_state_failing", (), 0.0)
+        self._disk_takes("store", is_so=True)
         log.info("state: alerts, what was told of them and what is to be sent are kept in %s", directory)
         if set_aside:
             self.set("tasktrail_state_set_aside", (set_aside,), 1.0)
@@ -247,13 +282,12 @@ class Telemetry:
 
     def state(self, is_durable: bool, waiting: int, lost: int, error: str) -> None:  # noqa: FBT001 it is what is told
         """How the writing of state goes."""
-        was_durable = bool(self.get("tasktrail_state_durable"))
+        was_durable = self._takes["store"]
         if was_durable and not is_durable:
             log.error("state: not on the disk, kept in memory until it is: %s", error)
         elif is_durable and not was_durable:
             log.info("state: on the disk again")
-        self.set("tasktrail_state_durable", (), float(is_durable))
-        self.set("tasktrail_state_failing", (), float(not is_durable))
+        self._disk_takes("store", is_so=is_durable)
         self.set("tasktrail_state_waiting", (), waiting)
         if lost:
             self.set("tasktrail_state_lost", (), lost)

@@ -29,6 +29,15 @@ MOST_MISSED = 1000
 """Slots that a live group may be behind before the missed ones are skipped and counted."""
 
 
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """Where the rules stand that follow the frontier."""
+
+    changed_at: float
+    """When anything last changed."""
+    slots: list[tuple[str, str, float]]
+    """File and name of each group, and when it is evaluated next."""
+
+
 class Target(msgspec.Struct, frozen=True):
     """How far the frontier may go, and what paces the evaluations between slots."""
 
@@ -123,6 +132,7 @@ class Ticker:
         self._changed_at = -math.inf
         self._watched: list[Watched] = []
         self._tables: list[Timetable] = []
+        self._former: dict[tuple[str, str], float] = {}
         self._held = {True: math.inf, False: math.inf}
         self.groups: list[Group] = []
         """The rule groups."""
@@ -170,7 +180,7 @@ class Ticker:
         is_recorded = until.wall is None
         changes = iter(() if until.is_live else self._store.pending_instants(until.at))
         change = next(changes, math.inf)
-        self._first_slots(self._tables, min(change, until.at))
+        self._first_slots(self._tables, min(change, until.at), is_live=until.is_live)
         watched = self._watched if clock is None or until.is_live else [one for one in self._watched if not one.is_free]
         while True:
             while change <= self._store.frontier:
@@ -193,7 +203,7 @@ class Ticker:
         self.is_apart = True
         try:
             tables = [table for table in self._tables if table.is_free]
-            self._first_slots(tables, at)
+            self._first_slots(tables, at, is_live=True)
             self._skip(tables, at, is_live=True)
             while (stop := min((table.slot for table in tables), default=math.inf)) <= at:
                 yield from self._at_slots(tables, stop)
@@ -282,10 +292,31 @@ class Ticker:
         except Exception:  # noqa: BLE001 our own bug: the evaluation meets it too, and says whose it is
             return True
 
-    def _first_slots(self, tables: Sequence[Timetable], at: float) -> None:
+    def standing(self) -> Standing:
+        """What a checkpoint keeps."""
+        slots = [
+            (table.group.spec.file, table.group.name, table.slot)
+            for table in self._tables
+            if not table.is_free and table.slot > -math.inf
+        ]
+        return Standing(self._changed_at, slots)
+
+    def restore(self, standing: Standing) -> None:
+        """Go on where a former process was, if what comes first is a backlog."""
+        self._changed_at = standing.changed_at
+        self._former = {(file, group): slot for file, group, slot in standing.slots}
+
+    def _first_slots(self, tables: Sequence[Timetable], at: float, *, is_live: bool) -> None:
+        """Where rules that were never evaluated begin."""
         for table in tables:
             if table.slot == -math.inf:
-                table.slot = next_slot(at - table.group.interval, table.group.interval)
+                interval = table.group.interval
+                beginning = next_slot(at - interval, interval)
+                if table.is_free:
+                    table.slot = beginning
+                    continue
+                former = self._former.pop((table.group.spec.file, table.group.name), beginning)
+                table.slot = beginning if is_live else former
 
     def _skip(self, tables: Sequence[Timetable], latest: float, *, is_live: bool) -> None:
         """Slots at which nothing can change need no visit.

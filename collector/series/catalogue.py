@@ -141,8 +141,17 @@ class Catalogue:
 
     def labels_of(self, task: str, queue: str, source: str, error: str) -> Labels:
         """The label set; equal pairs are one object, because thousands of series share them."""
-        pairs = labels_of({"task": task, "queue": queue, "source": source, "error": error})
-        return tuple(self._pairs.setdefault(pair, pair) for pair in pairs)
+        return self.shared(labels_of({"task": task, "queue": queue, "source": source, "error": error}))
+
+    def shared(self, labels: Labels) -> Labels:
+        """The same label set, of pairs that others have too."""
+        return tuple(self._pairs.setdefault(pair, pair) for pair in labels)
+
+    def resume(self, version: int) -> None:
+        """Families and banks were filled with what was saved: what is expected now exists again."""
+        for family in self.families:
+            for labels in [labels for expected in family.expected.values() for labels in expected]:
+                self.expect(family, labels, version)
 
     def _lead(self, family: Family, row: int, error: int, column: int) -> None:
         """Let the tables lead to a column, or (-1) nowhere."""

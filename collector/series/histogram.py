@@ -35,10 +35,15 @@ class Histograms:
         self.sums = Bank(np.int64)
         """In microseconds."""
         self.slots = Slots(window)
-        self._totals = np.zeros(64 * len(LE), np.int64)
+        self.lowest = np.zeros(64 * len(LE), np.int64)
         """Observations since the beginning, by column and lowest `le`."""
         self._kept = {window}
         self._running: dict[int, Running] = {}
+
+    def resume(self, lowest: Array) -> None:
+        """Banks and slots were filled with what was saved; `lowest`: 20 numbers for each column there is room for."""
+        self.lowest = lowest
+        self._running.clear()  # built anew when they are next asked for
 
     def keep(self, window: int) -> None:
         """Hold as much as windows of this many ticks need; quantiles over just these are kept running."""
@@ -49,7 +54,7 @@ class Histograms:
         """Let columns that were just allocated hold what others hold; `heirs`: by column its copy, or -1."""
         self.counts.copy(sources, targets)
         self.sums.copy(sources, targets)
-        totals = self._totals.reshape(-1, len(LE))
+        totals = self.lowest.reshape(-1, len(LE))
         totals[targets] = totals[sources]
         self.slots.repeat(heirs, KEY_BITS)
         self._running.clear()  # built anew when they are next asked for
@@ -59,9 +64,9 @@ class Histograms:
         column = self.counts.allocate(version, birth)
         self.sums.allocate(version, birth)
         room = len(self.counts.current) * len(LE)
-        if room > len(self._totals):
-            self._totals.resize(room, refcheck=False)
-        self._totals[column * len(LE) : (column + 1) * len(LE)] = 0
+        if room > len(self.lowest):
+            self.lowest.resize(room, refcheck=False)
+        self.lowest[column * len(LE) : (column + 1) * len(LE)] = 0
         for running in self._running.values():
             running.pages.widen(self.counts.size)
         return column
@@ -93,7 +98,7 @@ class Histograms:
                 running.pages.add(inside)
         columns = (keys >> KEY_BITS).astype(np.int64)
         lowest = LE_OF_BIN.take(keys & ((1 << KEY_BITS) - 1))
-        np.add.at(self._totals, columns * len(LE) + lowest, 1)
+        np.add.at(self.lowest, columns * len(LE) + lowest, 1)
         return columns
 
     def advance(self, at: int) -> None:
@@ -171,4 +176,4 @@ class Histograms:
 
     def totals(self, columns: Array) -> Array:
         """Cumulative counts at the 20 `le` marks since each column's beginning: shape (columns, 20)."""
-        return np.cumsum(self._totals.reshape(-1, len(LE)).take(columns, axis=0), axis=1)
+        return np.cumsum(self.lowest.reshape(-1, len(LE)).take(columns, axis=0), axis=1)

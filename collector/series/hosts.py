@@ -17,7 +17,7 @@ import numpy as np
 from collector.model.labels import Labels
 from collector.series import celery
 from collector.series.buckets import KEY_BITS
-from collector.series.catalogue import Catalogue, Family
+from collector.series.catalogue import Catalogue, Family, Metric
 from collector.series.window import NEVER, Array, Pending
 from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.transitions import FACT_CODE, MEASURES, RUN, STRIDE
@@ -68,6 +68,24 @@ class Hosts:
                 self._of_worker[worker] = found
         return found
 
+    # Over a restart
+
+    @property
+    def names(self) -> list[str]:
+        """The hosts that are known, in the order of their numbers."""
+        return self._hosts
+
+    def restore(self, names: Sequence[str], metrics: Iterable[str]) -> None:
+        """Go on with these hosts, and with the families that count our metrics of these names; they are empty yet."""
+        self._hosts = list(names)
+        self._ids = {name: number for number, name in enumerate(names) if number > _OTHER_HOST}
+        self._ids.update({"": _NO_HOST, OVERFLOW: _OTHER_HOST})
+        self._of_worker = {None: _NO_HOST}
+        self.families, self._by_code, self._by_measure = {}, {}, {}
+        self._columns.clear()
+        for name in metrics:
+            self._add(self._catalogue.family(name).metric)
+
     # From when on they are counted
 
     def begin(self, name: str, version: int, facts: Pending, observations: Pending) -> Family:
@@ -77,13 +95,8 @@ class Hosts:
         own = self.families.get(metric.name)
         if own is not None:
             return own
-        foreign = celery.FOREIGN[metric.name]
-        own = self.families[metric.name] = Family(msgspec.structs.replace(metric, name=foreign))
+        own = self._add(metric)
         is_histogram = metric.type == "histogram"
-        if is_histogram:
-            self._by_measure[MEASURES.index(metric.feeds[0])] = own
-        else:
-            self._by_code[FACT_CODE[metric.feeds[0]]] = own
         places = [place for place, owner in enumerate(base.members.owners) if owner != self._catalogue.NOBODY]
         if places:
             sources = np.array([base.members.columns[place] for place in places], np.int64)
@@ -93,6 +106,15 @@ class Hosts:
         for family in () if is_histogram else counters:
             for labels in list(family.members.labels):
                 self._show(labels, family, counters if family is own else [own], version)
+        return own
+
+    def _add(self, metric: Metric) -> Family:
+        foreign = celery.FOREIGN[metric.name]
+        own = self.families[metric.name] = Family(msgspec.structs.replace(metric, name=foreign))
+        if metric.type == "histogram":
+            self._by_measure[MEASURES.index(metric.feeds[0])] = own
+        else:
+            self._by_code[FACT_CODE[metric.feeds[0]]] = own
         return own
 
     def _take_over(self, sources: Array, targets: Array, waiting: Pending, is_histogram: bool) -> None:  # noqa: FBT001

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +28,10 @@ def stale_mask(values: Array) -> Array:
     return np.isin(values.view(np.uint64), _STALE_BITS)
 
 
+Sample: TypeAlias = tuple[str, Labels, float, float]
+"""Metric, labels, instant, value."""
+
+
 class Samples:
     """All sampled series of all metrics; columns number them across metrics."""
 
@@ -40,6 +46,8 @@ class Samples:
         self.epoch = 0
         """Grows when a metric comes or goes."""
         self.version = 0
+        self.log: list[Sample] | None = None
+        """Where somebody saves: what was put."""
         self._newest_at = np.zeros(64)
         self._newest = np.zeros(64)
         self._changed = np.zeros(64, np.int64)
@@ -49,6 +57,8 @@ class Samples:
 
     def put(self, name: str, labels: Labels, at: float, value: float, version: int) -> None:
         """Add a sample; one for the same instant replaces it."""
+        if self.log is not None:
+            self.log.append((name, labels, at, value))
         members = self.metrics.get(name)
         if members is None:
             members = self.metrics[name] = Members()
@@ -77,6 +87,13 @@ class Samples:
             del times[:gone]
             del values[:gone]
             self.known_from = self._horizon()
+
+    def everything(self) -> Iterator[list[Sample]]:
+        """All samples, one series after the other."""
+        for name, members in self.metrics.items():
+            for labels, column in zip(members.labels, members.columns, strict=True):
+                pairs = zip(self._times[column], self._values[column], strict=True)
+                yield [(name, labels, at, value) for at, value in pairs]
 
     def _horizon(self) -> float:
         return self.frontier - self.reach - LOOK_BACK

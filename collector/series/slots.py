@@ -7,6 +7,7 @@ per observation (4 bytes); coarse ones hold each key once, with its count.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -26,12 +27,14 @@ class Slots:
     def __init__(self, window: int) -> None:
         self._spans = {grain_of(window): window}
         """Grain -> longest window that is read with it, finest first."""
-        self._merged: dict[int, int] = {}
+        self.merged: dict[int, int] = {}
         """Grain -> the tick up to which slots are of this grain (or of a coarser one)."""
         self.known_from = -NEVER
         """The tick up to which slots have left."""
-        self._ends: list[int] = []
-        self._slots: list[Counted] = []
+        self.touched: set[int] | None = None
+        """Where somebody saves: ends of the slots that have changed."""
+        self.ends: list[int] = []
+        self.held: list[Counted] = []
 
     def keep(self, window: int) -> None:
         """Hold as much as windows of this many ticks need."""
@@ -54,53 +57,60 @@ class Slots:
 
     def repeat(self, heirs: Array, shift: int) -> None:
         """Observe all again for the heirs of columns (-1: none), whose numbers are the bits of keys from `shift` on."""
-        for index, (keys, counts) in enumerate(self._slots):
+        for index, (keys, counts) in enumerate(self.held):
             heir = heirs.take(keys >> shift)
             mine = np.flatnonzero(heir >= 0)
             own = (heir[mine] << shift | keys[mine] & ((1 << shift) - 1)).astype(keys.dtype)
             again = (own, None if counts is None else counts[mine])
+            self._touch([self.ends[index]])
             joined = _joined([(keys, counts), again])
-            self._slots[index] = joined if counts is None else _counted(joined)
+            self.held[index] = joined if counts is None else _counted(joined)
 
     def _put(self, end: int, keys: Array) -> None:
-        for grain, merged in self._merged.items():
+        for grain, merged in self.merged.items():
             if end <= merged:
                 end = -(-end // grain) * grain
-        index = bisect_left(self._ends, end)
-        if index == len(self._ends) or self._ends[index] != end:
-            self._ends.insert(index, end)
-            self._slots.insert(index, (keys, None))
+        self._touch([end])
+        index = bisect_left(self.ends, end)
+        if index == len(self.ends) or self.ends[index] != end:
+            self.ends.insert(index, end)
+            self.held.insert(index, (keys, None))
         else:
-            self._slots[index] = _joined([self._slots[index], (keys, None)])
+            self.held[index] = _joined([self.held[index], (keys, None)])
+
+    def _touch(self, ends: Iterable[int]) -> None:
+        if self.touched is not None:
+            self.touched.update(ends)
 
     def read(self, start: int, end: int) -> list[Counted]:
         """What the slots hold that end in (start, end]."""
-        return self._slots[bisect_right(self._ends, start) : bisect_right(self._ends, end)]
+        return self.held[bisect_right(self.ends, start) : bisect_right(self.ends, end)]
 
     def ages(self, at: int) -> bool:
         """Whether `age` has something to do when the frontier is at `at`."""
-        if self._ends and self._ends[0] <= self._oldest(at):
+        if self.ends and self.ends[0] <= self._oldest(at):
             return True
-        return any(limit > self._merged.get(coarse, 0) for coarse, limit in self._limits(at))
+        return any(limit > self.merged.get(coarse, 0) for coarse, limit in self._limits(at))
 
     def age(self, at: int) -> None:
         """Merge what has grown too old for its grain, and let go of what no window reaches."""
         for coarse, limit in self._limits(at):
-            begin = bisect_right(self._ends, self._merged.get(coarse, 0))
-            stop = bisect_right(self._ends, limit)
-            self._merged[coarse] = max(limit, self._merged.get(coarse, 0))
+            begin = bisect_right(self.ends, self.merged.get(coarse, 0))
+            stop = bisect_right(self.ends, limit)
+            self.merged[coarse] = max(limit, self.merged.get(coarse, 0))
             together: dict[int, list[Counted]] = {}
-            for end, slot in zip(self._ends[begin:stop], self._slots[begin:stop], strict=True):
+            for end, slot in zip(self.ends[begin:stop], self.held[begin:stop], strict=True):
                 together.setdefault(-(-end // coarse) * coarse, []).append(slot)
-            self._ends[begin:stop] = together
-            self._slots[begin:stop] = [
+            self._touch(together)
+            self.ends[begin:stop] = together
+            self.held[begin:stop] = [
                 _counted(_joined(slots)) if coarse >= _COUNTED else _joined(slots) for slots in together.values()
             ]
-        gone = bisect_right(self._ends, self._oldest(at))
+        gone = bisect_right(self.ends, self._oldest(at))
         if gone:
-            self.known_from = self._ends[gone - 1]
-        del self._ends[:gone]
-        del self._slots[:gone]
+            self.known_from = self.ends[gone - 1]
+        del self.ends[:gone]
+        del self.held[:gone]
 
     def _limits(self, at: int) -> list[tuple[int, int]]:
         """Each grain but the finest, and the tick up to which everything has to be in slots of it."""

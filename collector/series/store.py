@@ -46,10 +46,11 @@ class Store:
         """(ticks, columns) beyond the frontier."""
         self.observations = Pending()
         """(ticks, keys, microseconds) beyond the frontier."""
-        self._tick = 0
+        self.tick = 0
+        """The frontier in ticks."""
         self._idle = ticks_of(idle_seconds)
         self._reach = ALWAYS_KEPT
-        self._ages: list[tuple[int, int]] = []
+        self.ages: list[tuple[int, int]] = []
         """Once a minute: frontier and version, so that a version tells how old a change is."""
         self.hosts = Hosts(self.catalogue, rows, errors)
         self._selector = Selector(self.catalogue, self.sampled, self._by_host)
@@ -156,7 +157,7 @@ class Store:
         if (ticks[1:] < ticks[:-1]).any():
             order = np.argsort(ticks, kind="stable")
             run = tuple(array[order] for array in run)
-        split = int(np.searchsorted(run[0], self._tick, "right"))
+        split = int(np.searchsorted(run[0], self.tick, "right"))
         if split < len(ticks):
             pending.push(tuple(array[split:] for array in run) if split else run)
         if not split:
@@ -174,7 +175,7 @@ class Store:
     def advance(self, at: float) -> None:
         """Move the frontier to an instant, and fold in what lies up to it; an instant in the past does nothing."""
         tick = ticks_of(at)
-        if tick <= self._tick:
+        if tick <= self.tick:
             return
         counts, histograms = self.catalogue.counts, self.catalogue.histograms
         facts, observations = self.facts.take(tick), self.observations.take(tick)
@@ -186,18 +187,18 @@ class Store:
             histograms.fold(tick, self.version, *observations)
         counts.advance(tick)
         histograms.advance(tick)
-        self._tick, self.frontier = tick, at
+        self.tick, self.frontier = tick, at
         self.sampled.frontier = at
-        if not self._ages or tick >= self._ages[-1][0] + MINUTE:
+        if not self.ages or tick >= self.ages[-1][0] + MINUTE:
             self._expire(tick)
 
     def _expire(self, tick: int) -> None:
-        self._ages.append((tick, self.version))
+        self.ages.append((tick, self.version))
         self.sampled.expire()
         before = tick - max(self._idle, self._reach + MINUTE)
-        old = [entry for entry in self._ages if entry[0] <= before]
+        old = [entry for entry in self.ages if entry[0] <= before]
         if old:
-            del self._ages[: len(old) - 1]
+            del self.ages[: len(old) - 1]
             busy = self.observations.column(1) >> KEY_BITS
             self.catalogue.expire(old[-1][1], self.facts.column(1), busy, self.version)
             self.hosts.expire(old[-1][1], self.facts.column(1), busy)

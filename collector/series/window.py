@@ -75,22 +75,22 @@ class Pending:
     """Facts beyond the frontier, as runs sorted by tick; cheap to look at the front of, whatever lies behind."""
 
     def __init__(self) -> None:
-        self._runs: list[tuple[int, int, tuple[Array, ...]]] = []
-        self._serial = 0
+        self.runs: list[tuple[int, int, tuple[Array, ...]]] = []
+        self.serial = 0
 
     def __len__(self) -> int:
-        return sum(len(run[2][0]) for run in self._runs)
+        return sum(len(run[2][0]) for run in self.runs)
 
     def push(self, run: tuple[Array, ...]) -> None:
         """Add parallel arrays, ticks first and sorted by them; not empty."""
-        self._serial += 1
-        heapq.heappush(self._runs, (int(run[0][0]), self._serial, run))
+        self.serial += 1
+        heapq.heappush(self.runs, (int(run[0][0]), self.serial, run))
 
     def take(self, until: int) -> tuple[Array, ...] | None:
         """Remove and give what lies at or before a tick (in no order), or None."""
         due = []
-        while self._runs and self._runs[0][0] <= until:
-            run = heapq.heappop(self._runs)[2]
+        while self.runs and self.runs[0][0] <= until:
+            run = heapq.heappop(self.runs)[2]
             if run[0][-1] <= until:
                 due.append(run)
                 continue
@@ -103,7 +103,7 @@ class Pending:
 
     def repeat(self, index: int, heirs: Array, shift: int) -> None:
         """Add what waits again for the heirs of columns (-1: none), whose numbers are the bits from `shift` on."""
-        for _, _, run in list(self._runs):
+        for _, _, run in list(self.runs):
             numbers = run[index].astype(np.int64)
             heir = heirs.take(numbers >> shift)
             mine = np.flatnonzero(heir >= 0)
@@ -117,7 +117,7 @@ class Pending:
         """The ends, up to `until`, of the slots in which something lies."""
         found: set[int] = set()
         last = until // grain * grain
-        for head, _, (ticks, *_) in self._runs:
+        for head, _, (ticks, *_) in self.runs:
             if head <= last:
                 first, final = -(-head // grain), -(-int(ticks[-1]) // grain)
                 if final <= first + 1 and final * grain <= last:  # a batch of a busy place: nothing to search for
@@ -129,7 +129,7 @@ class Pending:
 
     def column(self, index: int) -> Array:
         """One of the parallel arrays, of everything that waits."""
-        return np.concatenate([np.empty(0, np.int64), *(run[2][index] for run in self._runs)])
+        return np.concatenate([np.empty(0, np.int64), *(run[2][index] for run in self.runs)])
 
 
 class Level:
@@ -145,6 +145,8 @@ class Level:
         """Row i holds from the end of slot i to the end of slot i + 1; the first stands for all that went before."""
         self.open: int | None = None
         """The slot that has facts but no row yet, because the frontier has not passed its end."""
+        self.touched: set[int] | None = None
+        """Where somebody saves: slots whose row differs from the one before by something else than it did."""
 
     def horizon(self, at: int) -> int:
         """The oldest slot that is needed when the frontier is at `at`."""
@@ -174,6 +176,8 @@ class Level:
         else:
             self.slots.append(slot)
             self.rows.append(row)
+        if self.touched is not None:
+            self.touched.add(slot)
 
     def row(self, at: int, width: int) -> Array:
         """The numbers at the last slot end at or before tick `at`, or the oldest known, at least `width` long."""
@@ -196,6 +200,8 @@ class Level:
         for index in range(len(self.rows)):
             row = self._wide(index, width)
             row[targets] = row[sources]
+        if self.touched is not None:
+            self.touched.update(self.slots)
 
     def amend(self, slots: Array, columns: Array, amounts: Array, width: int) -> None:
         """Add late facts (sorted by slot, all of ended slots) to every row from their slot on."""
@@ -204,6 +210,8 @@ class Level:
             if index and (index == len(self.slots) or self.slots[index] != slot):
                 self.slots.insert(index, slot)
                 self.rows.insert(index, self.rows[index - 1].copy())
+            if self.touched is not None:
+                self.touched.add(slot)
         touched, places = np.unique(columns, return_inverse=True)
         delta = np.zeros(len(touched), self.rows[0].dtype)
         done = 0
@@ -234,7 +242,9 @@ class Bank:
         self.changed = np.zeros(64, np.int64)
         """Version of the store when the column last changed."""
         self.levels: list[Level] = []
-        self._free: list[int] = []
+        self.is_copied = False
+        """Whether columns have changed without a new version; whoever saves resets it."""
+        self.free: list[int] = []
         self._late: list[tuple[Array, Array, Array]] = []
         self._row_type = row_type
 
@@ -245,15 +255,15 @@ class Bank:
             if level.grain == grain:
                 level.span = max(level.span, window)
                 return
-        self._settle()
+        self.settle()
         since = self.frontier if self.version else -NEVER
         self.levels.append(Level(grain, window, self.current[: self.size].astype(self._row_type), since))
         self.levels.sort(key=lambda level: level.grain)
 
     def allocate(self, version: int, birth: int = NEVER) -> int:
         """A column that stands at 0."""
-        if self._free:
-            column = self._free.pop()
+        if self.free:
+            column = self.free.pop()
         else:
             column = self.size
             self.size += 1
@@ -266,11 +276,12 @@ class Bank:
 
     def copy(self, sources: Array, targets: Array) -> None:
         """Let columns that were just allocated have the same present and past as others."""
-        self._settle()
+        self.settle()
         for array in (self.current, self.bases, self.births, self.changed):
             array[targets] = array[sources]
         for level in self.levels:
             level.copy(sources, targets, self.size)
+        self.is_copied = True
 
     def _grow(self) -> None:
         room = len(self.current) * 5 // 4
@@ -279,12 +290,12 @@ class Bank:
 
     def release(self, column: int) -> None:
         """Give a column back. It must have been idle for longer than any window that is kept."""
-        self._free.append(column)
+        self.free.append(column)
 
     def fold(self, at: int, version: int, ticks: Array, columns: Array, amounts: Array | None = None) -> None:
         """Add facts (of amount 1) of (frontier, at], in any order. `advance` must follow with the same `at`."""
         amounts = np.ones(len(ticks), np.int64) if amounts is None else amounts
-        self._settle()
+        self.settle()
         self._mark(ticks, columns, version)
         if not self.levels:
             np.add.at(self.current, columns, amounts)
@@ -303,7 +314,7 @@ class Bank:
 
     def advance(self, at: int) -> None:
         """Move the frontier; never back."""
-        self._settle()
+        self.settle()
         self.frontier = at
         for level in self.levels:
             level.close(at, self.current[: self.size])
@@ -321,7 +332,8 @@ class Bank:
         self.changed[columns] = version
         np.minimum.at(self.births, columns, ticks)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Put the late facts into the past slots."""
         if not self._late:
             return
         ticks, columns, amounts = (np.concatenate(arrays) for arrays in zip(*self._late, strict=True))
@@ -354,7 +366,7 @@ class Bank:
         level = None if at >= self.frontier else self._level(at)
         if level is None:
             return self.current.take(columns).astype(self._row_type)
-        self._settle()
+        self.settle()
         return level.row(at, self.size).take(columns)
 
     def increase(self, columns: Array, start: int, end: int) -> Array:

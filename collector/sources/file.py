@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,7 +73,9 @@ class FileSource:
         """Hand over every line behind the stored position; what stands before a damaged place counts."""
         options = self._options
         splitter = LineSplitter(options.line_limit)
-        lines, skip = 0, int(intake.position(options.path) or 0)
+        # What comes over a pipe or as standard input has no name: it is never the same twice.
+        is_named = options.path != STDIN and stat.S_ISREG(_mode(options.path))
+        lines, skip = 0, int(intake.position(options.path) or 0) if is_named else 0
         with _opened(options.path) as reader:
             intake.connected(f"reads {options.path}")
             while (chunk := await _in_thread(reader.read)) is not None:
@@ -104,6 +107,13 @@ class FileSource:
             is_head=is_head,
             position=after,
         )
+
+
+def _mode(path: str) -> int:
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116 - one question
+    except OSError:
+        return 0  # whoever opens it says why
 
 
 async def _in_thread(read: Callable[[], bytes | None]) -> bytes | None:

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from heapq import heappush, heappushpop
 
+import msgspec
 import numpy as np
 
 from collector.trail.transitions import FACT_CODE, MEASURES, STRIDE, Array, Transitions
@@ -39,6 +40,26 @@ Note = tuple[float, int, str, int]
 """Axis time, home, task id, error id."""
 
 
+class Touched:
+    """What has changed in the notes: codes, and parts of their pasts."""
+
+    def __init__(self) -> None:
+        self.rings: set[int] = set()
+        self.errors: set[tuple[int, float]] = set()
+        self.slow: set[tuple[float, int]] = set()
+
+
+class Saved(msgspec.Struct, array_like=True):
+    """Notes as they are saved: later ones take the place of earlier ones."""
+
+    rings: list[tuple[int, list[Note]]] = []
+    """Code, its ring."""
+    errors: list[tuple[int, float, dict[int, int]]] = []
+    """Code, beginning of a slot, counts by error id."""
+    slow: list[tuple[float, int, list[tuple[float, float, int, str]]]] = []
+    """Beginning of a minute, code of a measure, its slowest."""
+
+
 class Notes:
     """What happened of late that an alert may have to name."""
 
@@ -48,6 +69,8 @@ class Notes:
         self._slow: deque[tuple[float, dict[int, list[tuple[float, float, int, str]]]]] = deque(maxlen=_MINUTES)
         self._floors: Array = np.zeros(0)
         """By the code of a measure: what is slower may be among the slowest of this minute."""
+        self.touched: Touched | None = None
+        """What has changed, where somebody saves."""
 
     def note(self, code: int, at: float, home: int, task_id: str, error: int) -> None:
         """Remember a notable fact under its code (row and fact)."""
@@ -55,6 +78,8 @@ class Notes:
         if ring is None:
             ring = self._rings[code] = deque(maxlen=_RING)
         ring.append((at, home, task_id, error))
+        if self.touched is not None:
+            self.touched.rings.add(code)
         if error:
             self._count_error(code, at, error)
 
@@ -66,6 +91,8 @@ class Notes:
         if not slots or slots[-1][0] < start:
             slots.append((start, Counter()))
         slots[-1][1][error] += 1
+        if self.touched is not None:
+            self.touched.errors.add((code, slots[-1][0]))
 
     def watch(self, out: Transitions, codes: Array, seconds: Array, home: int) -> None:
         """Keep the slowest of each minute from what a batch measured: `measures` and `seconds` of `out` as arrays."""
@@ -81,6 +108,8 @@ class Notes:
             measure = out.measures[index]
             one = (out.seconds[index], out.measured_ats[index], home, out.witnesses[index])
             slowest = kept.setdefault(measure, [])
+            if self.touched is not None:
+                self.touched.slow.add((self._slow[-1][0], measure))
             if len(slowest) < _SLOWEST:
                 heappush(slowest, one)
             else:
@@ -115,3 +144,41 @@ class Notes:
                     if start + _SLOT_SECONDS > since:
                         counts.update(errors)
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SLOWEST]
+
+    # Over a restart
+
+    def changes(self) -> Saved:
+        """What has changed since this was last asked; at first everything."""
+        touched, self.touched = self.touched, Touched()
+        if touched is None:
+            touched = Touched()
+            touched.rings.update(self._rings)
+            touched.errors.update((code, start) for code, slots in self._errors.items() for start, _ in slots)
+            touched.slow.update((at, measure) for at, minute in self._slow for measure in minute)
+        codes = {code for code, _ in touched.errors}
+        slots = {(code, start): counts for code in codes for start, counts in self._errors[code]}
+        minutes = dict(self._slow)
+        return Saved(
+            [(code, list(self._rings[code])) for code in touched.rings],
+            [(*key, slots[key]) for key in touched.errors if key in slots],
+            [(at, measure, minutes[at][measure]) for at, measure in touched.slow if at in minutes],
+        )
+
+    def restore(self, saved: Iterable[Saved]) -> None:
+        """Go on with what was saved, oldest first. Only while there is nothing."""
+        errors: dict[tuple[int, float], dict[int, int]] = {}
+        slow: dict[float, dict[int, list[tuple[float, float, int, str]]]] = {}
+        for one in saved:
+            self._rings.update((code, deque(ring, maxlen=_RING)) for code, ring in one.rings)
+            errors.update(((code, start), counts) for code, start, counts in one.errors)
+            for at, measure, kept in one.slow:
+                slow.setdefault(at, {})[measure] = kept
+        for (code, start), counts in sorted(errors.items()):
+            self._errors.setdefault(code, deque(maxlen=_SLOTS)).append((start, Counter(counts)))
+        self._slow.extend(sorted(slow.items()))
+        if self._slow:
+            newest = self._slow[-1][1]
+            self._floors = np.full(max(newest) + 1, -1.0)
+            for measure, kept in newest.items():
+                if len(kept) == _SLOWEST:
+                    self._floors[measure] = kept[0][0]

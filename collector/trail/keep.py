@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
-from collector.trail.memory import Generations
+from collector.trail.memory import Generations, Stamp
 from collector.trail.settle import Settler
 from collector.trail.trace import Links
 from collector.trail.trail import M_DOWN, M_FINAL, M_IRREGULAR, M_UP, Trail
@@ -36,6 +37,10 @@ _ELDERS = 1_024
 _REVISIT_LONGEST = 300.0
 
 
+Frozen: TypeAlias = dict[int, dict[str, bytes]]
+"""Finished trails, encoded, by generation and id."""
+
+
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """How much is kept. Seconds are of the axis."""
 
@@ -55,15 +60,18 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Home:
     """The ids of one application, or of one source that shares with none."""
 
-    __slots__ = ("elders", "finished", "index", "links", "open")
+    __slots__ = ("elders", "finished", "index", "links", "name", "open", "touched")
 
-    def __init__(self, index: int, bounds: Bounds) -> None:
+    def __init__(self, index: int, name: str, bounds: Bounds) -> None:
         self.index = index
+        self.name = name
         self.open: dict[str, Trail] = {}
         self.finished: Generations[bytes] = Generations(bounds.finished_seconds, bounds.finished_ids)
         self.links = Links(bounds.finished_seconds + 2 * _REVISIT_LONGEST, bounds.finished_ids + bounds.open_trails)
         self.elders: deque[Trail] = deque()
         """The next to leave when there are too many, oldest first; refilled when empty."""
+        self.touched: dict[str, bool] = {}
+        """Where somebody saves: ids whose trail came, changed, moved or left; whether more than its place changed."""
 
 
 class Keep:
@@ -75,6 +83,8 @@ class Keep:
         self.wheel = Wheel()
         self.decisions = Decisions()
         self.evictions: dict[str, int] = dict.fromkeys(REASONS, 0)
+        self.is_saved = False
+        """Whether somebody saves, so that it is noted what was touched."""
         self.irregular_facts = 0
         """Facts held by open trails, for the estimate of bytes."""
         self._settler = settler
@@ -87,7 +97,7 @@ class Keep:
         """The home of an application or source."""
         home = self._by_name.get(name)
         if home is None:
-            home = self._by_name[name] = Home(len(self.homes), self.bounds)
+            home = self._by_name[name] = Home(len(self.homes), name, self.bounds)
             self.homes.append(home)
         return home
 
@@ -119,6 +129,32 @@ class Keep:
         home.open[task_id] = trail
         self.wheel.arm(trail, at + self.bounds.horizon_seconds)
         return trail
+
+    def restore(self, home: Home, stamp: Stamp, opened: dict[str, Trail], parts: Frozen) -> None:
+        """Begin a home with what was saved of it; `resume` follows, once."""
+        home.open = opened
+        home.finished.restore(stamp, parts)
+
+    def resume(self, decided: float) -> None:
+        """After `restore`: look at every trail when its time comes, and index the traces that they know."""
+        bounds = self.bounds
+        for home in self.homes:
+            for part in home.finished.generations():
+                self._frozen_bytes += sum(map(len, part.values())) + len(part) * _FROZEN_BYTES
+                for trail in map(self._decode, part.values()):
+                    home.links.add(trail, decided)
+            for trail in home.open.values():
+                home.links.add(trail, decided)
+                self.irregular_facts += len(trail.facts or ())
+                if trail.due:
+                    self.decisions.arm(trail, trail.due)
+                pause = min(_REVISIT_LONGEST, max(bounds.horizon_seconds, (decided - trail.born) / 4))
+                again = trail.born + bounds.horizon_seconds
+                if self._is_over(trail):
+                    again = trail.end_at + bounds.horizon_seconds
+                elif again <= decided:
+                    again = min(decided + pause, trail.born + bounds.open_seconds)
+                self.wheel.arm(trail, again)
 
     def look(self, home: Home, task_id: str) -> Trail | None:
         """An open trail, or a copy of a finished one."""
@@ -158,6 +194,8 @@ class Keep:
         elif trail.marks & M_UP and not trail.marks & M_DOWN:
             out.count(trail.row, FLIGHT_DOWN, max(at, trail.started_at))
         trail.due = 0.0
+        if self.is_saved:
+            home.touched[trail.task_id] = True
         del home.open[trail.task_id]
         self.irregular_facts -= len(trail.facts or ())
         self.evictions[reason] += 1
@@ -229,6 +267,8 @@ class Keep:
         if trail.trace_id or trail.parent_id or trail.root_id:
             home.links.add(trail, at)
         data = self._encode(trail)
+        if self.is_saved:
+            home.touched.setdefault(trail.task_id, False)
         del home.open[trail.task_id]
         self.irregular_facts -= len(trail.facts or ())
         before = len(home.finished)

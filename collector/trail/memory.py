@@ -6,9 +6,11 @@ Time is the axis time that the caller names.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 V = TypeVar("V")
+Stamp: TypeAlias = tuple[int, float | None, list[float]]
+"""A memory's youngest generation by number, when it began, and when each of the others was closed, newest first."""
 _PARTS = 4
 _DISMANTLE = 2_000
 
@@ -29,6 +31,8 @@ class Generations(Generic[V]):
         self.size = 0
         self._parts: list[dict[str, V]] = [self._young]
         """All dicts, newest first: what a look-up goes through."""
+        self.serial = 0
+        """The number of the youngest generation; those before it have the numbers before it."""
 
     def __len__(self) -> int:
         return self.size
@@ -77,6 +81,32 @@ class Generations(Generic[V]):
             if not part:
                 self._doomed.pop()
 
+    # Over a restart
+
+    def place(self, key: str) -> tuple[int, V] | None:
+        """The number of the generation that a key is in, and its value."""
+        for age, part in enumerate(self._parts):
+            if key in part:
+                return self.serial - age, part[key]
+        return None
+
+    @property
+    def stamp(self) -> Stamp:
+        """The youngest generation's number and beginning, and when each of the others was closed, newest first."""
+        return self.serial, self._began, [closed for closed, _ in self._old]
+
+    def restore(self, stamp: Stamp, parts: dict[int, dict[str, V]]) -> None:
+        """Begin with these generations by number; what has left by the stamp is left out. Only while it is empty."""
+        self.serial, self._began, closed = stamp
+        self._young = parts.get(self.serial, {})
+        self._old = [(at, parts.get(self.serial - age, {})) for age, at in enumerate(closed, 1)]
+        self._parts = [self._young, *(part for _, part in self._old)]
+        self.size = sum(map(len, self._parts))
+
+    def generations(self) -> list[dict[str, V]]:
+        """All generations, oldest first; to be looked at only."""
+        return self._parts[::-1]
+
     def remembered(self) -> list[str]:
         """Every key remembered, oldest generation first."""
         return [key for part in reversed(self._parts) for key in part]
@@ -95,6 +125,7 @@ class Generations(Generic[V]):
 
     def _turn(self, at: float) -> None:
         if self._young:
+            self.serial += 1
             self._old.insert(0, (at, self._young))
             self._young = {}
             self._parts = [self._young, *(part for _, part in self._old)]

@@ -49,6 +49,17 @@ class Rows:
             self._of_task.setdefault(task, []).append(row)
         return row
 
+    def since(self, first: int) -> list[tuple[str, str, str]]:
+        """The names of the rows from a number on."""
+        return self._names[first:]
+
+    def restore(self, names: Sequence[tuple[str, str, str]]) -> None:
+        """Go on with these rows, in their order. Only while there is none."""
+        for row, key in enumerate(names):
+            self._rows[key] = row
+            self._names.append(key)
+            self._of_task.setdefault(key[0], []).append(row)
+
     def names(self, row: int) -> tuple[str, str, str]:
         """Task, queue and source of a row."""
         return self._names[row]
@@ -92,6 +103,15 @@ class Errors:
             found = self._ids[name] = len(self._names)
             self._names.append(name)
         return found
+
+    def since(self, first: int) -> list[str]:
+        """The error classes from an id on."""
+        return self._names[first:]
+
+    def restore(self, names: Sequence[str]) -> None:
+        """Go on with these error classes, in the order of their ids."""
+        self._names = list(names)
+        self._ids = {name: error for error, name in enumerate(names)}
 
     def name(self, error: int) -> str:
         """The error class of an id."""

@@ -72,6 +72,10 @@ class Settler:
         """Names of the sources by index."""
         self.dead: dict[str, dict[int, int]] = {}
         """Open dead letters: task id -> home -> row. Outlives the trail."""
+        self.touched_dead: dict[str, None] | None = None
+        """Where somebody saves: ids whose open dead letters changed."""
+        self.touched_keys: dict[str, None] | None = None
+        """The same for idempotency keys."""
         self.dead_overflow = 0
         self.keys_early = 0
 
@@ -124,6 +128,8 @@ class Settler:
         if self._keys.get(trail.key) is not None:
             return False
         self.keys_early += self._keys.put(trail.key, trail.task_id, at)
+        if self.touched_keys is not None:
+            self.touched_keys[trail.key] = None
         return True
 
     def _name(self, trail: Trail) -> None:
@@ -263,8 +269,11 @@ class Settler:
             fact.flags = fact.flags & ~DEAD_DOWN | DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)
             self.dead.setdefault(trail.task_id, {})[trail.home] = fact.row
+            self._touch_dead(trail.task_id)
             if len(self.dead) > self._dead_limit:
-                del self.dead[next(iter(self.dead))]
+                oldest = next(iter(self.dead))
+                del self.dead[oldest]
+                self._touch_dead(oldest)
                 self.dead_overflow += 1
         if closed_at is not None and not fact.flags & DEAD_DOWN:
             fact.flags |= DEAD_DOWN
@@ -279,7 +288,12 @@ class Settler:
             trail.dead_row = -1
             self._forget_dead(trail)
 
+    def _touch_dead(self, task_id: str) -> None:
+        if self.touched_dead is not None:
+            self.touched_dead[task_id] = None
+
     def _forget_dead(self, trail: Trail) -> None:
+        self._touch_dead(trail.task_id)
         rows = self.dead.get(trail.task_id, {})
         if rows.pop(trail.home, None) is not None and not rows:
             del self.dead[trail.task_id]

@@ -8,6 +8,7 @@ would give the same; everything else goes through `tally` (settle.py), and stays
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from collector.model.alert import Evidence
 from collector.model.event import KIND_CODE, Event
@@ -19,6 +20,7 @@ from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
 from collector.trail.reader import Reader
 from collector.trail.rows import NAMELESS, Errors, Rows, Texts
+from collector.trail.saving import Parts
 from collector.trail.settle import Settler
 from collector.trail.timeline import Timeline
 from collector.trail.trace import TraceView
@@ -67,6 +69,8 @@ TOLD = tuple(bit | bit << NAMED_SHIFT | bit << EXPLICIT_SHIFT for bit in SEEN)
 _OTHERS = M_RECEIVED | M_STARTED | M_END
 _FLYING = M_UP | M_DOWN
 
+_task_id = attrgetter("task_id")
+
 _DECISION = 16
 """What a decision costs, counted in trails that are only looked at."""
 NEW = 0
@@ -89,6 +93,10 @@ class Stitcher:
         self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, grace)
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
         self._channels: dict[tuple[str, str], int] = {}
+        self.parts = Parts(
+            rows, errors, self._texts, self._notes, self._settler, self._keep, keys, self._misfits, self._channels
+        )
+        """What a saver or a loader of it works on."""
         self._horizon = bounds.horizon_seconds
 
     def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one flat loop: a call per step costs more than the step
@@ -106,6 +114,8 @@ class Stitcher:
         counts once: each source is one, or has several by name. Appends to `out`.
         """
         home = self._keep.home(f"={application}" if application else source)
+        if self._keep.is_saved:
+            home.touched.update(dict.fromkeys(map(_task_id, events), True))
         channel = self._channel(source, channel_name)
         opened, finished, dead, home_index = home.open, home.finished, self._settler.dead, home.index
         find_trail = opened.get
@@ -320,6 +330,8 @@ class Stitcher:
         left = most
         while left > 0 and (trail := keep.decisions.take(at)) is not None:
             left -= _DECISION
+            if keep.is_saved:
+                keep.homes[trail.home].touched[trail.task_id] = True
             misfits.settle(trail, out)
         for trail in keep.wheel.take(at, left):
             keep.revisit(trail, at, out)

@@ -147,7 +147,7 @@ def test_a_record_that_our_own_code_cannot_stand(monkeypatch: pytest.MonkeyPatch
     """It is set aside as an internal error with its traceback, alerted, and stepped over; the others count once."""
     stitch = Stitcher.stitch
 
-    def broken(  # noqa: PLR0913, PLR0917  it stands in for one that has as many
+    def broken(
         self: Stitcher, source: str, application: str, events: list[Event], ats: Any, out: Any, channel: str = ""
     ) -> Any:
         counts = [0, 0, 0]

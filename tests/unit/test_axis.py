@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from collector.axis import Axis
+from collector.axis import Axis, SavedAxis
 from collector.model.event import Event
+from collector.model.record import Gap, Outcome
 from tests.unit.shell import T0, batch
 
 NOW = T0 + 100
@@ -205,3 +206,43 @@ def test_what_was_read_past_an_instant() -> None:
     assert one.is_read_past(T0 + 5)
     place(one, "b", T0, is_head=False)
     assert not one.is_read_past(T0 + 5)
+
+
+def saved(newest: float = T0) -> SavedAxis:
+    """A source with one place as a checkpoint has it."""
+    gap = Gap(source="s", place="p", start=T0, end=T0, estimate=3, reason="trimmed")
+    return SavedAxis("s", [("p", newest, 7)], Outcome(read=9), [gap], T0)
+
+
+def test_a_restored_place_goes_on_where_it_was_once_it_is_asked_for() -> None:
+    """Its position and its newest time hold; time waits for it from then on, and until the source has come back."""
+    one = axis()
+    one.restore(saved())
+    assert (one.totals.read, one.gaps[0].estimate) == (9, 3)
+    one.is_up = one.was_tried = False
+    assert one.place("p").position == 7
+    assert not one.has_said
+    one.is_up = one.was_tried = True
+    assert one.complete_until(NOW, 5) == T0
+    assert not one.has_said
+    one.advance(batch([], received_at=NOW), [])
+    assert one.has_said
+
+
+def test_a_restored_place_that_nobody_asks_for_holds_nothing_back() -> None:
+    """A topic that is read no more stays saved, and time does not wait for it."""
+    one = axis()
+    one.restore(saved())
+    place(one, "other", NOW, is_head=True)
+    assert one.complete_until(NOW, 5) == NOW
+    assert one.has_said
+    assert {name for name, _, _ in one.saved().places} == {"p", "other"}
+
+
+def test_what_is_pushed_has_no_past_to_go_on_from() -> None:
+    """After a restart a source that is pushed to keeps its numbers, and holds nothing back."""
+    one = axis(is_pushed=True)
+    one.restore(saved())
+    assert one.totals.read == 9
+    assert one.saved().places == []
+    assert one.has_said

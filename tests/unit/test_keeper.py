@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -44,7 +45,7 @@ class Target(Kept):
 
 
 class Life:
-    """One daemon after the other on one directory, one rule file and one clock."""
+    """One daemon after the other on one directory, one rule file and one clock. Windows are lost between them."""
 
     def __init__(self, folder) -> None:
         self.rules = folder / "rules.yaml"
@@ -54,6 +55,8 @@ class Life:
 
     def start(self, *channels, feeds=()):
         """The next daemon."""
+        for checkpoint in Path(self.settings.state).glob("checkpoint*"):
+            checkpoint.unlink()
         return running(self.settings, clock=self.clock, channels=channels, feeds=feeds)
 
     async def at(self, made, seconds: float) -> None:

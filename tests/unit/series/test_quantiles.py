@@ -266,11 +266,11 @@ def test_a_late_observation_finds_its_merged_slot():
         fleet.measured("run", 2.0, T0 + second)
     fleet.flush()
     fleet.store.advance(T0 + 900)
-    ends = list(fleet.store.catalogue.histograms.slots._ends)
+    ends = list(fleet.store.catalogue.histograms.slots.ends)
     fleet.measured("run", 50.0, T0 + 120)
     fleet.measured("run", 50.0, T0 + 121)
     fleet.flush()
-    assert set(fleet.store.catalogue.histograms.slots._ends) - set(ends) == {(T0 + 125) * 1_000_000}
+    assert set(fleet.store.catalogue.histograms.slots.ends) - set(ends) == {(T0 + 125) * 1_000_000}
     fleet.measured("run", 50.0, T0 - 9_000)
     fleet.flush()
     fleet.store.advance(T0 + 901)
@@ -290,9 +290,9 @@ def test_what_was_merged_is_not_merged_again():
         fleet.measured("run", 2.0, T0 + second)
         fleet.flush()
         fleet.store.advance(T0 + second)
-    first = slots._slots[0]
+    first = slots.held[0]
     fleet.store.advance(T0 + 760)
-    assert slots._slots[0] is first
+    assert slots.held[0] is first
     assert not slots.ages((T0 + 760) * 1_000_000)
 
 
@@ -336,7 +336,7 @@ def test_old_slots_hold_each_key_once():
         fleet.flush()
         fleet.store.advance(T0 + minute * 60 + 600)
     slots = fleet.store.catalogue.histograms.slots
-    assert sum(len(keys) for keys, _ in slots._slots) < 600 + 200
+    assert sum(len(keys) for keys, _ in slots.held) < 600 + 200
     (series,) = fleet.store.select("task_run_seconds_bucket", match(le="5"))
     assert fleet.store.increase(series, T0 + 10_800 - 86_400, T0 + 10_800).tolist() == [10_800]
 
