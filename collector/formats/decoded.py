@@ -19,6 +19,7 @@ REASONS: tuple[str, ...] = (
     "not_json",
     "not_msgpack",
     "not_protobuf",
+    "not_pickle",
     "not_an_object",
     "missing_kind",
     "unknown_kind",
