@@ -12,7 +12,6 @@ from typing import Any
 
 from collector.formats import key_values as values
 from collector.formats.decoded import Format, MalformedError
-from collector.formats.pickled import Made
 from collector.formats.remembered import Remembered
 from collector.formats.tries import JOBS, Job, Tries
 from collector.model.event import EARLIEST, LATEST
@@ -145,7 +144,7 @@ class Decoder(values.Telling):
             return  # it was read before
         raised = told.get("r") if told["s"] is not True else None
         error, message = values.exception_of(raised)
-        ran = not (isinstance(raised, Made) and raised.name == _GIVEN_UP)
+        ran = not values.is_made(raised, _GIVEN_UP)
         ran = ran and not (error == "CancelledError" and ended - began < _ABORTED_SECONDS)
         kind = "succeeded" if told["s"] is True else "revoked" if error == "CancelledError" else "failed"
         self._tries.end(

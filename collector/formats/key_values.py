@@ -69,7 +69,11 @@ class Telling:
     def tell(self, kind: str, task_id: str, **fields: Any) -> None:
         """One fact."""
         told = {name: value for name, value in fields.items() if value is not None}
-        self.out.events.append(Event(kind=kind, task_id=task_id[:LONGEST_TEXT], **told))  # type: ignore[arg-type]
+        self.keep(Event(kind=kind, task_id=task_id[:LONGEST_TEXT], **told))  # type: ignore[arg-type]
+
+    def keep(self, event: Event) -> None:
+        """The same, as an event."""
+        self.out.events.append(event)
         assert self.out.sources is not None  # noqa: S101 it is ours
         self.out.sources.append(self.index)
 
@@ -163,9 +167,10 @@ def exception_of(value: Any) -> tuple[str | None, str | None]:
     if not isinstance(value, Made):
         return None, None
     name = value.name.rpartition(".")[2]
-    parts = [one if isinstance(one, str) else repr(one)[:LONGEST_TEXT] for one in value.arguments if not _is_made(one)]
+    parts = [one if isinstance(one, str) else repr(one)[:LONGEST_TEXT] for one in value.arguments if not isinstance(one, Made | list | dict | tuple)]
     return text_of(name), text_of(", ".join(parts))
 
 
-def _is_made(value: Any) -> bool:
-    return isinstance(value, Made | list | dict | tuple)
+def is_made(value: Any, name: str) -> bool:
+    """Whether a pickle would make one of this class."""
+    return isinstance(value, Made) and value.name == name

@@ -145,7 +145,7 @@ class Tries:
             job.is_running, job.stopped, job.owes = False, time, True
             self._wait(job, max(at, due or at) + AGAIN_SECONDS)
 
-    def lose(self, job: Job, time: float) -> None:
+    def lose(self, job: Job, time: float | None) -> None:
         """The newest try's worker fell silent: it is given to another, and that is no retry."""
         if job.is_running:
             self.runs(job)

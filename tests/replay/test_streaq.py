@@ -1,0 +1,13 @@
+"""Captures of streaq workers against what their tasks logged."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replay.truth import captures, differences
+
+
+@pytest.mark.parametrize("name", captures("streaq"))
+def test_a_replay_has_the_truth(name: str) -> None:
+    """Counts and final states of every job are those that were logged: nothing of these runs is hidden."""
+    assert differences(name) == []
