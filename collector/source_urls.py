@@ -123,7 +123,7 @@ def _bullmq(scheme: str) -> _Scheme:
     )
 
 
-WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq")
+WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq", "arq", "taskiq", "huey", "streaq")
 """Frameworks that keep their tasks in Redis, and are read by watching it; each has its row in `redis_watches.py`."""
 
 
@@ -211,10 +211,6 @@ SCHEMES: dict[str, _Scheme] = {
 PLANNED: tuple[str, ...] = (
     "celery+redis",
     "celery+rediss",
-    "arq+redis",
-    "arq+rediss",
-    "taskiq+redis",
-    "huey+redis",
 )
 """Schemes that this version does not read yet."""
 

@@ -64,7 +64,7 @@ class Decoder(values.Telling):
         self._waiting: dict[str, _Task] = {}
         self._known_hashes: set[str] = set()
 
-    def read(self, tap: str, about: Mapping[str, Any], body: bytes, at: float) -> None:
+    def read(self, tap: str, about: Mapping[str, Any], body: bytes, at: float) -> None:  # noqa: ARG002 - see Telling
         """One record."""
         key = values.place_of(tap, about)
         match = _KEY.fullmatch(key) if tap == "redis-key" else None

@@ -167,8 +167,12 @@ def exception_of(value: Any) -> tuple[str | None, str | None]:
     if not isinstance(value, Made):
         return None, None
     name = value.name.rpartition(".")[2]
-    parts = [one if isinstance(one, str) else repr(one)[:LONGEST_TEXT] for one in value.arguments if not isinstance(one, Made | list | dict | tuple)]
-    return text_of(name), text_of(", ".join(parts))
+    return text_of(name), text_of(", ".join(str(one) for one in value.arguments if _is_simple(one)))
+
+
+def _is_simple(value: Any) -> bool:
+    """Text, or a number that is not larger than can be written."""
+    return isinstance(value, str | float) or (isinstance(value, int) and abs(value) < 1 << 64)
 
 
 def is_made(value: Any, name: str) -> bool:

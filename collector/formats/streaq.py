@@ -65,7 +65,7 @@ class Decoder(values.Telling):
             self._entry(match, about.get("fields"), at)
         elif kind == "channels":
             if tap == "redis-pubsub":
-                self._result(self._job(match), body, at)
+                self._result(self._job(match), body)
         elif kind == "health":
             self._health(match["id"][:LONGEST_TEXT], is_gone=about.get("type") == "none")
         elif about.get("type") != "none":
@@ -74,7 +74,7 @@ class Decoder(values.Telling):
     def _look(self, match: re.Match[str], kind: str, body: bytes, at: float) -> None:
         """A key that is there."""
         if kind == "task:results":
-            self._result(self._job(match), values.raw_of(values.value_of(body)), at)
+            self._result(self._job(match), values.raw_of(values.value_of(body)))
         elif kind == "task:data":
             self._data(self._job(match), values.raw_of(values.value_of(body)))
         elif kind == "task:retry":
@@ -152,7 +152,7 @@ class Decoder(values.Telling):
         if self._tries.named(job, told["f"], born):
             self._tries.sent(job, time=born, eta=job.expires or None if not job.tries else None)
 
-    def _result(self, job: Job, raw: bytes, at: float) -> None:
+    def _result(self, job: Job, raw: bytes) -> None:
         """How it ended."""
         told = values.fields_of(raw, needs=("f", "s", "st", "ft", "t"))
         began, ended = values.millis(told["st"]), values.millis(told["ft"])

@@ -229,7 +229,8 @@ def _failure(error: Any) -> tuple[str | None, str | None]:
         return values.exception_of(error)
     parts = error.get("exc_message")
     parts = parts if isinstance(parts, list | tuple) else [parts]
-    return values.text_of(error.get("exc_type")), values.text_of(", ".join(one for one in parts if isinstance(one, str)))
+    said = ", ".join(one for one in parts if isinstance(one, str))
+    return values.text_of(error.get("exc_type")), values.text_of(said)
 
 
 def _is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:

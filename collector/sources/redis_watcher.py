@@ -186,9 +186,15 @@ class _Watcher:
         by_stream: dict[str, list[Record]] = {}
         for one in heard:
             if isinstance(one, Entry):
-                by_stream.setdefault(one.stream, []).append(Record(*entry(one.stream, one.entry_id, one.flat)))
+                by_stream.setdefault(one.stream, []).append(self._entry(one))
         for stream, records in by_stream.items():
             await self._take("redis-stream", stream, records)
+
+    def _entry(self, one: Entry) -> Record:
+        record = Record(*entry(one.stream, one.entry_id, one.flat))
+        for name, value in record.about["fields"].items() if self._plan.entries else ():
+            self._reader.follow(f"{one.stream} {name} {value}", self._plan.entries)
+        return record
 
     def _message(self, message: Message) -> Record:
         channel = message.channel.decode("utf-8", "surrogateescape")
@@ -202,6 +208,8 @@ class _Watcher:
         if self._is_first and self._since is not None:
             records = [one for one in records if one.time is None or one.time >= self._since]
         keys = [one for one in records if "key" in one.about]
+        if self._is_first:
+            keys = [Record({**one.about, "before": True}, one.body) if one.is_undated else one for one in keys]
         await self._take("redis-key", KEYS, keys)
         await self._take("redis-stream", KEYS, [one for one in records if "stream" in one.about])
 
