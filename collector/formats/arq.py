@@ -22,6 +22,7 @@ _GIVEN_UP = "arq.worker.JobExecutionFailed"
 """What arq itself says of a job that it does not run (again): too many tries, unknown function, expired."""
 _ABORTED_SECONDS = 0.005
 """What was aborted later than that was running."""
+_LONGEST_MILLIS = 10_000_000_000
 _EXPIRY_SECONDS = 0.1
 """How exactly the moment is known at which a key goes by itself."""
 
@@ -103,9 +104,7 @@ class Decoder(values.Telling):
         job = self._tries.known(job_id)
         if job is None or kind != "in-progress" or job.is_noted or not job.is_running:
             return
-        if 0 < job.expires <= at + _EXPIRY_SECONDS:
-            self._tries.lose(job, job.expires)
-        else:
+        if not self._lost(job, at):
             self._tries.stop(job, at, at, self._due(job))
 
     def _sent(self, job: Job, body: bytes, _about: Mapping[str, Any], _at: float) -> None:
@@ -121,15 +120,27 @@ class Decoder(values.Telling):
         if not job.is_noted:
             if not job.is_running and not job.is_over:
                 self._tries.begin(job, None, at)
-            if isinstance(pttl, int) and pttl > 0:
+            if isinstance(pttl, int) and 0 < pttl < _LONGEST_MILLIS:
                 job.expires = at + pttl / 1000
+                job.lasts = max(job.lasts, pttl / 1000)
         self._tries.runs(job)
 
     def _counted(self, job: Job, body: bytes, _about: Mapping[str, Any], at: float) -> None:
         """The counter of tries."""
         count = values.count_of(values.value_of(body))
         if not job.is_noted and not job.is_over:
+            if count == job.tries + 1:
+                self._lost(job, at)
+            if count > job.tries:
+                job.expires = at + job.lasts if job.lasts else 0.0
             self._tries.counted(job, count, at)
+
+    def _lost(self, job: Job, at: float) -> bool:
+        """Whether the sign that it runs went by itself: its worker fell silent."""
+        is_lost = job.is_running and 0 < job.expires <= at + _EXPIRY_SECONDS
+        if is_lost:
+            self._tries.lose(job, job.expires)
+        return is_lost
 
     def _result(self, job: Job, body: bytes, _about: Mapping[str, Any], _at: float) -> None:
         """How it ended."""

@@ -56,6 +56,8 @@ class Job(msgspec.Struct):
     is_over: bool = False
     expires: float = 0.0
     """When the sign that it runs goes by itself."""
+    lasts: float = 0.0
+    """How long that sign lasts, at least."""
     is_noted: bool = False
     """Whether notifications tell of it: then looks are late."""
 
