@@ -80,6 +80,8 @@ class Decoder(values.Telling):
         elif kind == "task:retry":
             job, count = self._job(match), values.count_of(values.value_of(body))
             if not job.is_noted:
+                if job.is_running and count == job.tries + 1:  # it was not seen to be delayed in between
+                    self._tries.lose(job, None)
                 self._tries.counted(job, count, at)
         elif match["delayed"]:
             for task_id, due in values.scores_of(body):
@@ -165,9 +167,6 @@ class Decoder(values.Telling):
         error, message = values.exception_of(raised)
         is_done, is_aborted = told["s"] is True, error in _ABORTED
         ran = is_done or not (values.is_made(raised, _GIVEN_UP) or (is_aborted and began == ended))
-        is_moved = told.get("et") != told.get("ct")
-        if job.is_running and count > job.tries and not is_moved:
-            self._tries.lose(job, None)
         worker = values.text_of(told.get("w"))
         kind = "succeeded" if is_done else "revoked" if is_aborted else "failed"
         self._tries.end(
@@ -176,6 +175,7 @@ class Decoder(values.Telling):
             max(1, count),
             ran=ran,
             began=began,
+            is_moved=told.get("et") != told.get("ct"),
             time=ended,
             worker=worker,
             run_seconds=ended - began if ran and ended >= began else None,

@@ -167,14 +167,29 @@ class Tries:
         job.is_running = job.owes = False
         job.is_over = True
 
-    def end(self, job: Job, kind: str, count: int, *, ran: bool, began: float | None, **fields: Any) -> None:
-        """The outcome, after `count` counted tries, of which the last may not have run."""
+    def end(  # noqa: PLR0913 - what a result says
+        self,
+        job: Job,
+        kind: str,
+        count: int,
+        *,
+        ran: bool,
+        began: float | None,
+        is_moved: bool = True,
+        **fields: Any,
+    ) -> None:
+        """The outcome, after `count` counted tries, of which the last may not have run.
+
+        `is_moved`: whether it was put back by anybody, so that earlier tries of which nothing was seen were retried.
+        """
         last = min(count, TRIES) - (not ran)
         if job.tries > last:
             job.tries, job.is_told = last, True
         elif job.tries < last:
             job.tries = max(job.tries, last - UNSEEN)
             while job.tries < last:
+                if not is_moved:
+                    self.lose(job, None)
                 self.begin(job, None, 0.0)
         if last > 0 and not job.is_told:
             self._start(job, time=began if ran else job.began, worker=fields.get("worker") if ran else None)

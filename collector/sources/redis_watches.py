@@ -209,10 +209,13 @@ HUEY = Watch(
     ),
 )
 
+_STREAQ_QUEUE = ("streaq:{queue}:index:running", "streaq:{queue}:queues:delayed:normal")
 _STREAQ_DATA = ("streaq:{queue}:task:data:{id}",)
 
 STREAQ = Watch(
     sees="sees every task that ends and its attempts; no worker and no error of an attempt that is tried again",
+    roots=_STREAQ_QUEUE,
+    tails=("streaq:{queue}:queues:normal",),
     scan="streaq:*",
     keys=(
         Keys(match="streaq:{queue}:task:(data|retry|results):.+", kind="string"),
@@ -234,7 +237,10 @@ STREAQ = Watch(
         Keys(match="streaq:{queue}:queues:[^:]+", kind="stream", is_tailed=True),
     ),
     channels=(
-        Channel(pattern="streaq:*:channels:*"),
+        Channel(
+            pattern="streaq:*:channels:*",
+            follow=(Follow(name="streaq:{queue}:channels:.+", poll=_STREAQ_QUEUE),),
+        ),
         *(
             Channel(
                 pattern=f"__keyspace@{{db}}__:streaq:*:{key}",

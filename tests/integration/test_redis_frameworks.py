@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -200,8 +201,7 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
     tape = made.folder / "tape.jsonl"
     record = [sys.executable, "-m", "collector", "record", "--source", url, "-o", str(tape)]
     recorder = spawn(record, str(made.folder), detached=False, environment={"PYTHONPATH": str(ROOT)})
-    is_there = lambda: sum(one["name"] == "tasktrail" for one in client.client_list()) >= 4  # noqa: E731
-    assert wait_until(is_there, 20), "two each, or more"
+    assert wait_until(lambda: sum(one["name"] == "tasktrail" for one in client.client_list()) == 4, 20), "two each"
     ours: set[str] = set()
 
     def scenario() -> None:
@@ -230,3 +230,36 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
     assert wait_until(lambda: all(one["name"] != "tasktrail" for one in client.client_list()), 10)
     assert not client.keys("*tasktrail*")
     client.close()
+
+
+def test_huey_is_told_as_far_as_it_can_be(server: Broker, run: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Stored values, errors, retries and revocations are those that the tasks log, though most names are not there.
+
+    What was stored before anybody looked is not told; what cannot be seen is said where the source tells of itself.
+    """
+    requirements = ["huey==3.5.4", "redis"]
+    consumer = ["-m", "huey.bin.huey_consumer", "huey_jobs.huey", "-w", "2", "-s", "1"]
+    made = Stage(_python("huey-3.5.4", requirements), "huey_jobs", server.address, tmp_path, consumer)
+    client = redis.Redis.from_url(server.address)
+    client.hset("huey.results.work", "an-old-one", pickle.dumps("fine"))
+    daemon = run("--source", f"huey+{server.address}")
+    daemon.wait(lambda: "add the Huey hook" in str(daemon.source("huey")), 10, "nothing is said")
+
+    def scenario() -> None:
+        made.work("w1")
+        made.produce("mix")
+        made.produce("revoked")
+        wait_until(lambda: total(seen(daemon)) == total(journal.counts(made.journal)), 25)
+
+    try:
+        scenario()
+        assert total(seen(daemon)) == total(journal.counts(made.journal))
+        wait_until(lambda: sum(value for _, value in daemon.metrics()["task_revoked_total"]) == 1, 10)
+        assert sum(value for _, value in daemon.metrics()["task_revoked_total"]) == 1
+    finally:
+        made.end()
+
+
+def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Sums over all names."""
+    return {fact: sum(one[fact] for one in counts.values()) for fact in FACTS}
