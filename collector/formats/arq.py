@@ -77,8 +77,8 @@ class Decoder(values.Telling):
             case "job", b"set":
                 self._tries.heard(job, at)
             case "in-progress", b"set":
-                job.is_noted = True
-                self._tries.begin(job, at, at)
+                if self._tries.noted(job, at):
+                    self._tries.begin(job, at, at)
             case "in-progress", b"del":
                 self._tries.stop(job, at, at, self._due(job))
             case "in-progress", b"expired":

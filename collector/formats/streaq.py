@@ -101,8 +101,8 @@ class Decoder(values.Telling):
             case "task:data", b"set":
                 self._tries.heard(job, at)
             case "task:retry", b"incrby":
-                job.is_noted = True
-                self._again = job, at
+                if self._tries.noted(job, at):
+                    self._again = job, at
             case _:
                 pass
 

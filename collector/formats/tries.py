@@ -24,6 +24,8 @@ UNSEEN = 100
 """Tries that are told of though they were not seen, because a later one was counted."""
 RUN_SECONDS = 0.5
 """How long a try must last to have run for certain."""
+LOOK_SECONDS = 1.0
+"""How long after a look has found something the notification of the same may be heard."""
 NAME_SECONDS = 2.0
 """How long a task without a name waits for it."""
 AGAIN_SECONDS = 10.0
@@ -60,6 +62,8 @@ class Job(msgspec.Struct):
     """How long that sign lasts, at least."""
     is_noted: bool = False
     """Whether notifications tell of it: then looks are late."""
+    looked: float = 0.0
+    """When the newest try was found by a look, before any notification told of it."""
 
     def begin_life(self) -> None:
         """The id is used again."""
@@ -125,7 +129,15 @@ class Tries:
             self.stop(job, None, at)
         job.tries = min(job.tries + 1, TRIES)
         job.is_running, job.is_told, job.began = True, False, time
+        job.looked = at if time is None else 0.0
         self._wait(job, at + RUN_SECONDS)
+
+    def noted(self, job: Job, at: float) -> bool:
+        """A notification tells of a try; whether it is news, and not of one that a look has just found."""
+        job.is_noted = True
+        is_news = not (job.is_running and job.looked and at - job.looked < LOOK_SECONDS)
+        job.looked = 0.0
+        return is_news
 
     def counted(self, job: Job, count: int, at: float) -> None:
         """So many tries were counted by now."""

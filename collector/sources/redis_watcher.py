@@ -26,7 +26,9 @@ CHUNK = 1000
 FASTEST_POLL = 0.05
 """Seconds between polls, at least."""
 SWEEP_SECONDS = 10.0
-"""Between two sweeps of SCAN over the database."""
+"""Between two sweeps of SCAN over the database, at most: small ones are looked over more often."""
+STEP_SECONDS = 0.5
+"""For each step of a sweep so much of a pause until the next."""
 MARGIN_SECONDS = 60.0
 """How far the clocks of workers may be behind ours: after a stop so much is read twice, which the trails know."""
 FIRST_STEPS = 200
@@ -85,7 +87,8 @@ class _Watcher:
         self._reader: Reader
         self._number = 0
         self._cursor = b"0"
-        self._swept_at = -1e9
+        self._next_sweep = -1e9
+        self._steps = 0
         self._told_at = -1e9
         self._notifications = ""
         self._detail = ""
@@ -138,16 +141,18 @@ class _Watcher:
 
     async def _scan(self) -> None:
         """A step of a sweep; the first sweep as one, as far as it goes."""
-        if not self._plan.scan or (self._cursor == b"0" and self._clock.monotonic() - self._swept_at < SWEEP_SECONDS):
+        if not self._plan.scan or (self._cursor == b"0" and self._clock.monotonic() < self._next_sweep):
             return
         for _ in range(FIRST_STEPS if self._is_first else 1):
             cursor, found = await self._connection.ask(
                 "SCAN", self._cursor, "MATCH", self._plan.scan, "COUNT", str(SCAN_COUNT)
             )
             self._cursor = cursor
+            self._steps += 1
             self._reader.found(found)
             if cursor == b"0":
-                self._swept_at = self._clock.monotonic()
+                self._next_sweep = self._clock.monotonic() + min(SWEEP_SECONDS, max(1.0, self._steps * STEP_SECONDS))
+                self._steps = 0
                 break
         for stream in self._reader.tails:
             self._tail(stream)

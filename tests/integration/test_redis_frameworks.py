@@ -132,11 +132,15 @@ FRAMEWORKS = {
 }
 
 
-@pytest.fixture(params=FRAMEWORKS)
+@pytest.fixture(params=[*FRAMEWORKS, "arq-0.28.0+notified", "streaq-7.2.0+notified"])
 def stage(request: pytest.FixtureRequest, server: Broker, tmp_path: Path) -> Iterator[tuple[str, Stage]]:
     """One framework's stage, and the scheme that reads it."""
-    form, requirements, jobs, command = FRAMEWORKS[request.param]
-    made = Stage(_python(request.param, requirements), jobs, server.address, tmp_path, command)
+    name, _, notified = request.param.partition("+")
+    form, requirements, jobs, command = FRAMEWORKS[name]
+    made = Stage(_python(name, requirements), jobs, server.address, tmp_path, command)
+    if notified:
+        with redis.Redis.from_url(server.address) as client:
+            client.config_set("notify-keyspace-events", "KA")
     queues = {"arq": "/work", "taskiq": "/work?prefix=kept"}
     yield f"{form}+{server.address}{queues.get(form, '')}", made
     made.end()
@@ -263,3 +267,45 @@ def test_huey_is_told_as_far_as_it_can_be(server: Broker, run: Callable[..., Dae
 def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
     """Sums over all names."""
     return {fact: sum(one[fact] for one in counts.values()) for fact in FACTS}
+
+
+def test_dramatiq_is_told_as_far_as_it_can_be(server: Broker, run: Callable[..., Daemon], tmp_path: Path) -> None:
+    """What is sent, tried again and given up is what the actors log: all of it waits or runs longer than a poll.
+
+    No command of ours is one that writes, claims or blocks others, and nothing of ours is left.
+    """
+    worker = ["-m", "dramatiq", "dramatiq_redis_jobs", "--processes", "1", "--threads", "4"]
+    python = _python("dramatiq-redis-2.2.1", ["dramatiq[redis]==2.2.1"])
+    made = Stage(python, "dramatiq_redis_jobs", server.address, tmp_path, worker)
+    client = redis.Redis.from_url(server.address)
+    daemon = run("--source", f"dramatiq+{server.address}/work")
+    daemon.wait(lambda: "add the Dramatiq hook" in str(daemon.source("dramatiq")), 10, "nothing is said")
+    ours: set[str] = set()
+
+    def logged() -> list[tuple[str, str]]:
+        return sorted((row["event"], row["task"]) for row in journal.rows(made.journal))
+
+    def told() -> list[tuple[str, str]]:
+        found = [
+            (fact, labels.get("task", ""), int(value))
+            for fact in ("sent", "retried", "dead_lettered")
+            for labels, value in daemon.metrics().get(f"task_{fact}_total", ())
+        ]
+        return sorted((fact, task) for fact, task, count in found for _ in range(count))
+
+    def scenario() -> None:
+        made.work("w1")
+        made.produce("all")
+        wait_until(lambda: sum(event == "dead_lettered" for event, _ in logged()) == 2 and told() == logged(), 25)
+        ours.update(watched(client, daemon))
+
+    try:
+        commands = {command for address, command in spied(client, scenario) if address in ours}
+        assert sum(event == "dead_lettered" for event, _ in logged()) == 2
+        assert told() == logged()
+        assert commands
+        assert commands <= READING
+    finally:
+        made.end()
+    assert not client.keys("*tasktrail*")
+    client.close()
