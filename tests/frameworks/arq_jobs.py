@@ -41,7 +41,7 @@ async def hang(ctx):
 class WorkerSettings:
     """A worker with short waits."""
 
-    functions = [func(ok, max_tries=3), func(flaky, max_tries=3), func(explode, max_tries=3), func(hang, max_tries=3)]
+    functions = tuple(func(one, max_tries=3) for one in (ok, flaky, explode, hang))
     queue_name = os.environ.get("JOBS_QUEUE", "arq:queue")
     redis_settings = RedisSettings.from_dsn(os.environ["JOBS_URL"]) if "JOBS_URL" in os.environ else None
     job_timeout = 3

@@ -40,7 +40,7 @@ async def flaky(fails: int) -> None:
 async def explode() -> None:
     """Fails."""
     log("failed", began(explode.context).task_id, "explode")
-    {}["missing"]  # noqa: B018 - raises
+    {}["missing"]
 
 
 @worker.task(name="hang", max_tries=3)

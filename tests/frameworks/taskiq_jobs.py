@@ -17,6 +17,8 @@ broker = (
     .with_middlewares(SimpleRetryMiddleware(default_retry_count=3))
 )  # fmt: skip
 
+CONTEXT = TaskiqDepends()
+
 
 def began(context):
     """Log a start; id, name and which try it is."""
@@ -26,13 +28,13 @@ def began(context):
 
 
 @broker.task(task_name="ok")
-async def ok(context: Context = TaskiqDepends()):
+async def ok(context: Context = CONTEXT):
     """Succeeds."""
     log("succeeded", *began(context)[:2])
 
 
 @broker.task(task_name="flaky", retry_on_error=True, max_retries=3)
-async def flaky(fails: int, context: Context = TaskiqDepends()):
+async def flaky(fails: int, context: Context = CONTEXT):
     """Raises so many times, then succeeds."""
     task_id, name, tries = began(context)
     if tries < fails:
@@ -42,14 +44,14 @@ async def flaky(fails: int, context: Context = TaskiqDepends()):
 
 
 @broker.task(task_name="explode")
-async def explode(context: Context = TaskiqDepends()):
+async def explode(context: Context = CONTEXT):
     """Fails."""
     log("failed", *began(context)[:2])
     return {}["missing"]
 
 
 @broker.task(task_name="hang")
-async def hang(context: Context = TaskiqDepends()):
+async def hang(context: Context = CONTEXT):
     """Is killed with its worker, and succeeds when it runs again."""
     task_id, name, _ = began(context)
     await asyncio.sleep(60 if os.environ["WORKER"] == "w1" else 1)

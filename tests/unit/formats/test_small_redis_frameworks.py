@@ -25,7 +25,7 @@ def packed(value):
 
 
 def job(**more):
-    """arq's job `a`."""
+    """Arq's job `a`."""
     return key("arq:job:a", packed({"t": None, "f": "tasks.add", "a": (), "k": {}, "et": MILLIS} | more), "string")
 
 
@@ -56,7 +56,7 @@ def entry(data, entry_id="1790000000000-0"):
 
 
 def message(**more):
-    """taskiq's message of the task `a`."""
+    """Taskiq's message of the task `a`."""
     return {"task_id": "a", "task_name": "tasks.add", "labels": {}, "args": [], "kwargs": {}} | more
 
 
@@ -170,7 +170,7 @@ def test_hostile_records_are_counted_by_reason(name, batches):
         (huey.Decoder, key("huey.redis.q", [packed("a text")], "list"), "redis-key", "bad_field"),
         (huey.Decoder, key("huey.results.q", {"a": packed(b"\x80")}), "redis-key", "not_pickle"),
         (streaq.Decoder, ({"channel": "streaq:q:channels:a"}, b"\xff" * 9), "redis-pubsub", "not_pickle"),
-        (streaq.Decoder, ({"stream": "streaq:q:queues:x", "id": "1-0", "fields": {}}, b""), "redis-stream", "missing_id"),
+        (streaq.Decoder, ({"stream": "streaq:q:queues:x", "fields": {}}, b""), "redis-stream", "missing_id"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(new, record, tap, reason):
