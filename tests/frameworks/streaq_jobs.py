@@ -47,7 +47,7 @@ async def explode() -> None:
 async def hang() -> None:
     """Is killed with its worker, and succeeds when it runs again."""
     context = began(hang.context)
-    await asyncio.sleep(60 if os.environ["WORKER"] == "w1" else 1)
+    await asyncio.sleep(60 if os.environ["WORKER"] == "w1" else 3)
     log("succeeded", context.task_id, "hang")
 
 

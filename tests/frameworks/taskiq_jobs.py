@@ -54,7 +54,7 @@ async def explode(context: Context = CONTEXT):
 async def hang(context: Context = CONTEXT):
     """Is killed with its worker, and succeeds when it runs again."""
     task_id, name, _ = began(context)
-    await asyncio.sleep(60 if os.environ["WORKER"] == "w1" else 1)
+    await asyncio.sleep(60 if os.environ["WORKER"] == "w1" else 3)
     log("succeeded", task_id, name)
 
 

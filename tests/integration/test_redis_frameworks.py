@@ -225,7 +225,7 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
     commands = {command for address, command in spied(client, scenario) if address in ours}
     assert commands
     assert commands <= READING
-    time.sleep(1)  # the recorder polls by itself, and may be a poll behind the daemon
+    time.sleep(2)  # the recorder polls by itself, and may be a poll behind the daemon
     os.kill(recorder, signal.SIGINT)
     assert wait_until(lambda: not is_alive(recorder), 10)
     assert replayed(tape) == journal.counts(made.journal)
