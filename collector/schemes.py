@@ -89,7 +89,7 @@ def _bullmq(scheme: str) -> Scheme:
     )
 
 
-WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq")
+WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq", "arq", "taskiq", "huey", "streaq")
 """Frameworks that keep their tasks in Redis, and are read by watching it; each has its row in `redis_watches.py`."""
 
 
@@ -196,14 +196,6 @@ SCHEMES: dict[str, Scheme] = {
     "file": Scheme(form="file:///path/to/events.ndjson"),
     "stdin": Scheme(form="stdin:"),
 }
-PLANNED: tuple[str, ...] = (
-    "arq+redis",
-    "arq+rediss",
-    "taskiq+redis",
-    "huey+redis",
-)
-"""Schemes that this version does not read yet."""
-
 COMMON: Mapping[str, Option] = {
     "name": _TEXT,
     "clock": Option(get_args(ClockName)),

@@ -18,7 +18,7 @@ from collector.documents.scalars import parse_duration
 from collector.formats.mapping import Mapped
 from collector.model.record import ClockName
 from collector.model.secret import Secret
-from collector.schemes import COMMON, PLANNED, SCHEMES, Option, Scheme
+from collector.schemes import COMMON, SCHEMES, Option, Scheme
 
 DEFAULT_START_MAX_AGE = "1h"
 
@@ -114,9 +114,6 @@ def _scheme(url: str) -> tuple[str, Scheme]:
     if match is None:
         raise UrlError(("", "a source is a URL: write, for example, kafka://host:9092/topic"))
     name = match.group(1).lower()
-    if name in PLANNED:
-        built = ", ".join(SCHEMES)
-        raise UrlError(("", f"`{name}` sources are planned, but not in this version: it reads {built}"))
     if name not in SCHEMES:
         raise UrlError(("", unknown("kind of source", name, SCHEMES)))
     return name, SCHEMES[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collector.formats import bullmq, celery, dramatiq, messages, native, otlp, rq, saq
+from collector.formats import arq, bullmq, celery, dramatiq, huey, messages, native, otlp, rq, saq, streaq, taskiq
 from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
 
 __all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
@@ -14,6 +14,10 @@ FORMATS: dict[str, Format] = {
     "dramatiq": dramatiq.FORMAT,
     "rq": rq.FORMAT,
     "saq": saq.FORMAT,
+    "arq": arq.FORMAT,
+    "streaq": streaq.FORMAT,
+    "taskiq": taskiq.FORMAT,
+    "huey": huey.FORMAT,
     "otlp": otlp.FORMAT,
     "messages": messages.FORMAT,
     "native": native.FORMAT,

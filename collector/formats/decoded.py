@@ -20,6 +20,7 @@ REASONS: tuple[str, ...] = (
     "not_msgpack",
     "not_protobuf",
     "not_base64",
+    "not_pickle",
     "not_an_object",
     "missing_kind",
     "unknown_kind",

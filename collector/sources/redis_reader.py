@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -20,6 +21,10 @@ POLLED = 2000
 """Keys that are polled."""
 PENDING = 20_000
 """Keys and streams that wait to be read."""
+AWAITED = 5000
+"""Keys that will be written once and are awaited; the oldest leave."""
+AT_ONCE = 500
+"""Of those, how many are looked at in one poll."""
 STAGE = 500
 """Keys that are asked about in one round trip."""
 DIGESTS = 100_000
@@ -38,6 +43,7 @@ class Record(msgspec.Struct, frozen=True):
     about: Mapping[str, Any]
     body: bytes
     time: float | None = None
+    is_undated: bool = False
 
 
 class _Polled:
@@ -62,6 +68,7 @@ class Reader:
         self.oldest = oldest
         """Entry id from which on streams are read that were not read before."""
         self.polled: dict[str, _Polled] = {}
+        self._awaited: dict[str, Keys] = {}
         self._pending: dict[str, None] = {}
         self._streams: dict[str, None] = {}
         self._digests: OrderedDict[str, int] = OrderedDict()
@@ -81,7 +88,9 @@ class Reader:
         """Take note of what a name says of other keys."""
         for expression, row in rows:
             if match := expression.fullmatch(name):
-                words = {**self._plan.words, **match.groupdict("")}
+                words = {**(self._plan.words_of(named) if named else self._plan.words), **match.groupdict("")}
+                for key in row.until:
+                    self._await(filled(key, words))
                 for key in row.read:
                     self._wait(self._pending, filled(key, words))
                 for key in row.entries:
@@ -113,6 +122,12 @@ class Reader:
         elif key not in waiting:
             self.dropped += 1
 
+    def _await(self, key: str) -> None:
+        if (planned := self._plan.row(key)) is not None:
+            self._awaited[key] = planned[0]
+            if len(self._awaited) > AWAITED:
+                del self._awaited[next(iter(self._awaited))]
+
     def _poll(self, key: str, named: str) -> None:
         if key in self.polled or (planned := self._plan.row(key)) is None:
             return
@@ -127,6 +142,8 @@ class Reader:
     async def poll(self, connection: RedisConnection) -> list[Record]:
         """Read every polled key once: those that changed."""
         keys = {key: polled.row for key, polled in self.polled.items()}
+        for key in list(islice(self._awaited, AT_ONCE)):  # the others come first next time
+            keys[key] = self._awaited[key] = self._awaited.pop(key)
         records: list[Record] = []
         for part in _parts(list(keys.items()), STAGE):
             records += await self._read(connection, dict(part), ())
@@ -175,11 +192,12 @@ class Reader:
         _remember(self._digests, key, digest, DIGESTS)
         if now.is_gone:
             self._digests.pop(key)
+        self._awaited.pop(key, None)
         about: dict[str, Any] = {"db": self._database, "key": _told(key), "type": "none" if now.is_gone else row.kind}
         about["pttl"] = -2 if now.is_gone else pttl
         if now.is_cut:
             about["cut"] = True
-        return [Record(about, now.body, now.time)]
+        return [Record(about, now.body, now.time, row.is_undated)]
 
     def _members(self, key: str, polled: _Polled, now: Value) -> None:
         """Follow members that came, left, or have another score."""
@@ -196,7 +214,7 @@ class Reader:
     def _unpoll(self, name: str, named: str, rows: Iterable[FollowPlan]) -> None:
         for expression, row in rows:
             if row.poll and (match := expression.fullmatch(name)):
-                words = {**self._plan.words, **match.groupdict("")}
+                words = {**self._plan.words_of(named), **match.groupdict("")}
                 for key in (filled(text, words) for text in row.poll):
                     if key in self.polled and self.polled[key].named == named:
                         del self.polled[key]

@@ -3,8 +3,9 @@
 Keys are polled, paced, and read again only when something names them: a new member of a watched collection, a message
 on a channel, a key that SCAN finds. Only commands that read are ever sent.
 
-Texts hold `{prefix}` and `{queue}`, and in a follow-up the groups of its expression: `{id}`. In expressions `{prefix}`
-stands escaped, and `{queue}` is a group `queue` of what may be a queue's name.
+Texts hold `{prefix}`, `{namespace}` (the prefix with a colon, where there is one) and `{queue}`, and in a follow-up the
+groups of its expression: `{id}`. In expressions `{prefix}` stands escaped, and `{queue}` is a group `queue` of what may
+be a queue's name.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
     """Streams whose new entries are to be read now."""
     poll: tuple[str, ...] = ()
     """Keys to poll from now on, until the member that named them is gone."""
+    until: tuple[str, ...] = ()
+    """Keys that will be written once: polled, in turns, until they are."""
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +57,12 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of a hash, or of the JSON in a string, that say when something happened: RFC 3339, seconds or millis."""
     is_polled: bool = False
     """Polled once SCAN has found it."""
+    is_undated: bool = False
+    """Whether nothing in it says when anything happened: what is there at the start is handed over as `before`."""
     is_tailed: bool = False
     """A stream that is tailed once SCAN has found it."""
     follow: tuple[Follow, ...] = ()
-    """By the members of a collection."""
+    """By the members of a collection; the groups of the key's own expression are words, too."""
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +90,8 @@ class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """A glob of keys to look for with SCAN, forever and paced; "": never."""
     keys: tuple[Keys, ...] = ()
     channels: tuple[Channel, ...] = ()
+    entries: tuple[Follow, ...] = ()
+    """By the fields of a tailed stream's entries, each as `stream field value`."""
     poll: float = 0.25
     """Seconds between polls, where the configuration says nothing else."""
 
@@ -110,7 +117,13 @@ class Plan(msgspec.Struct, frozen=True):
     scan: str
     keys: tuple[tuple[re.Pattern[str], Keys, tuple[FollowPlan, ...]], ...]
     channels: tuple[tuple[str, tuple[FollowPlan, ...]], ...]
+    entries: tuple[FollowPlan, ...]
     words: Mapping[str, str]
+
+    def words_of(self, key: str) -> dict[str, str]:
+        """The words, and what the groups of its row's expression are in this key."""
+        found = next((found for match, _, _ in self.keys if (found := match.fullmatch(key))), None)
+        return {**self.words, **(found.groupdict("") if found else {})}
 
     def row(self, key: str) -> tuple[Keys, tuple[FollowPlan, ...]] | None:
         """How a key is read, and what its members say; None where no row fits it."""
@@ -130,8 +143,10 @@ def plan(options: RedisWatchOptions) -> Plan:
     """What a source has to do, by its row and its options."""
     watch = options.watch
     queues = options.queues or watch.queues
-    words = {"prefix": options.prefix or watch.prefix, "db": str(options.address.database)}
-    inside = {"prefix": re.escape(words["prefix"]), "queue": f"(?P<queue>{'|'.join(map(re.escape, queues)) or '.+'})"}
+    prefix = options.prefix or watch.prefix
+    words = {"prefix": prefix, "namespace": prefix and f"{prefix}:", "db": str(options.address.database)}
+    inside = {name: re.escape(words[name]) for name in ("prefix", "namespace")}
+    inside |= {"queue": f"(?P<queue>{'|'.join(map(re.escape, queues)) or '.+'})"}
 
     def follows(rows: Iterable[Follow]) -> tuple[FollowPlan, ...]:
         return tuple((re.compile(filled(row.name, inside), re.DOTALL), row) for row in rows)
@@ -149,6 +164,7 @@ def plan(options: RedisWatchOptions) -> Plan:
             (filled(row.pattern, {**words, "prefix": globbed(words["prefix"])}), follows(row.follow))
             for row in watch.channels
         ),
+        entries=follows(watch.entries),
         words=words,
     )
 

@@ -26,7 +26,9 @@ CHUNK = 1000
 FASTEST_POLL = 0.05
 """Seconds between polls, at least."""
 SWEEP_SECONDS = 10.0
-"""Between two sweeps of SCAN over the database."""
+"""Between two sweeps of SCAN over the database, at most: small ones are looked over more often."""
+STEP_SECONDS = 0.5
+"""For each step of a sweep so much of a pause until the next."""
 MARGIN_SECONDS = 60.0
 """How far the clocks of workers may be behind ours: after a stop so much is read twice, which the trails know."""
 FIRST_STEPS = 200
@@ -85,7 +87,8 @@ class _Watcher:
         self._reader: Reader
         self._number = 0
         self._cursor = b"0"
-        self._swept_at = -1e9
+        self._next_sweep = -1e9
+        self._steps = 0
         self._told_at = -1e9
         self._notifications = ""
         self._detail = ""
@@ -138,16 +141,18 @@ class _Watcher:
 
     async def _scan(self) -> None:
         """A step of a sweep; the first sweep as one, as far as it goes."""
-        if not self._plan.scan or (self._cursor == b"0" and self._clock.monotonic() - self._swept_at < SWEEP_SECONDS):
+        if not self._plan.scan or (self._cursor == b"0" and self._clock.monotonic() < self._next_sweep):
             return
         for _ in range(FIRST_STEPS if self._is_first else 1):
             cursor, found = await self._connection.ask(
                 "SCAN", self._cursor, "MATCH", self._plan.scan, "COUNT", str(SCAN_COUNT)
             )
             self._cursor = cursor
+            self._steps += 1
             self._reader.found(found)
             if cursor == b"0":
-                self._swept_at = self._clock.monotonic()
+                self._next_sweep = self._clock.monotonic() + min(SWEEP_SECONDS, max(1.0, self._steps * STEP_SECONDS))
+                self._steps = 0
                 break
         for stream in self._reader.tails:
             self._tail(stream)
@@ -186,9 +191,15 @@ class _Watcher:
         by_stream: dict[str, list[Record]] = {}
         for one in heard:
             if isinstance(one, Entry):
-                by_stream.setdefault(one.stream, []).append(Record(*entry(one.stream, one.entry_id, one.flat)))
+                by_stream.setdefault(one.stream, []).append(self._entry(one))
         for stream, records in by_stream.items():
             await self._take("redis-stream", stream, records)
+
+    def _entry(self, one: Entry) -> Record:
+        record = Record(*entry(one.stream, one.entry_id, one.flat))
+        for name, value in record.about["fields"].items() if self._plan.entries else ():
+            self._reader.follow(f"{one.stream} {name} {value}", self._plan.entries)
+        return record
 
     def _message(self, message: Message) -> Record:
         channel = message.channel.decode("utf-8", "surrogateescape")
@@ -202,6 +213,8 @@ class _Watcher:
         if self._is_first and self._since is not None:
             records = [one for one in records if one.time is None or one.time >= self._since]
         keys = [one for one in records if "key" in one.about]
+        if self._is_first:
+            keys = [Record({**one.about, "before": True}, one.body) if one.is_undated else one for one in keys]
         await self._take("redis-key", KEYS, keys)
         await self._take("redis-stream", KEYS, [one for one in records if "stream" in one.about])
 

@@ -149,5 +149,116 @@ DRAMATIQ = Watch(
     ),
 )
 
-WATCHES: dict[str, Watch] = {"rq": RQ, "saq": SAQ, "dramatiq": DRAMATIQ}
+ARQ = Watch(
+    sees="sees every job and attempt; no worker, no error of an attempt that is tried again, no outcome with "
+    "keep_result 0: for those add the arq hook",
+    queues=("arq:queue",),
+    roots=("{queue}",),
+    scan="arq:*",
+    keys=(
+        Keys(match="arq:(job|in-progress|retry|result):.+", kind="string"),
+        Keys(
+            match="{queue}",
+            kind="zset",
+            first=400,
+            last=0,
+            follow=(
+                Follow(
+                    name="(?P<id>.+)",
+                    read=("arq:job:{id}", "arq:result:{id}"),
+                    poll=("arq:retry:{id}", "arq:in-progress:{id}"),
+                ),
+            ),
+        ),
+    ),
+    channels=(
+        Channel(
+            pattern="__keyspace@{db}__:arq:*",
+            follow=(Follow(name="__keyspace@.+?__:(?P<key>arq:(job|result):.+)", read=("{key}",)),),
+        ),
+    ),
+)
+
+TASKIQ = Watch(
+    sees="sees every message and attempt; results where the backend is in this database (its `prefix_str` is the "
+    "option `prefix`); no start and no error of an attempt that is quicker than a poll: for those add the taskiq hook",
+    queues=("taskiq",),
+    roots=("{queue}",),
+    tails=("{queue}",),
+    keys=(
+        Keys(match="{queue}", kind="stream"),
+        Keys(match="{namespace}.+", kind="string"),
+    ),
+    entries=(
+        Follow(
+            name=r'.+ data .*"task_id": ?"(?P<id>[^"\\]+)".*',
+            until=("{namespace}{id}",),
+        ),
+    ),
+)
+
+HUEY = Watch(
+    sees="sees what waits at a poll, stored values and errors; no start, no success with None, nothing of what a "
+    "killed consumer had taken: for those add the Huey hook",
+    roots=("huey.redis.{queue}", "huey.schedule.{queue}", "huey.results.{queue}"),
+    scan="huey.*",
+    keys=(
+        Keys(match=r"huey\.redis\.{queue}", kind="list", first=500, last=500, is_polled=True),
+        Keys(match=r"huey\.schedule\.{queue}", kind="zset", first=500, last=500, is_polled=True),
+        Keys(match=r"huey\.results\.{queue}", kind="hash", is_polled=True, is_undated=True),
+    ),
+)
+
+_STREAQ_QUEUE = ("streaq:{queue}:index:running", "streaq:{queue}:queues:delayed:normal")
+_STREAQ_DATA = ("streaq:{queue}:task:data:{id}",)
+
+STREAQ = Watch(
+    sees="sees every task that ends and its attempts; no worker and no error of an attempt that is tried again",
+    roots=_STREAQ_QUEUE,
+    tails=("streaq:{queue}:queues:normal",),
+    scan="streaq:*",
+    keys=(
+        Keys(match="streaq:{queue}:task:(data|retry|results):.+", kind="string"),
+        Keys(match="streaq:{queue}:health:.+", kind="string", is_polled=True),
+        Keys(
+            match="streaq:{queue}:queues:delayed:[^:]+",
+            kind="zset",
+            first=500,
+            last=0,
+            is_polled=True,
+            follow=(Follow(name="(?P<id>.+)", read=_STREAQ_DATA),),
+        ),
+        Keys(
+            match="streaq:{queue}:index:running",
+            kind="set",
+            is_polled=True,
+            follow=(Follow(name="(?P<id>.+)", read=_STREAQ_DATA, poll=("streaq:{queue}:task:retry:{id}",)),),
+        ),
+        Keys(match="streaq:{queue}:queues:[^:]+", kind="stream", is_tailed=True),
+    ),
+    channels=(
+        Channel(
+            pattern="streaq:*:channels:*",
+            follow=(Follow(name="streaq:{queue}:channels:.+", poll=_STREAQ_QUEUE),),
+        ),
+        *(
+            Channel(
+                pattern=f"__keyspace@{{db}}__:streaq:*:{key}",
+                follow=(Follow(name="__keyspace@.+?__:(?P<key>streaq:.+:task:data:.+)", read=("{key}",)),),
+            )
+            for key in ("task:data:*", "task:retry:*", "index:running")
+        ),
+    ),
+    entries=(Follow(name="streaq:{queue}:queues:[^: ]+ task_id (?P<id>.+)", read=_STREAQ_DATA),),
+)
+
+WATCHES: dict[str, Watch] = {
+    "rq": RQ,
+    "saq": SAQ,
+    "dramatiq": DRAMATIQ,
+    "arq": ARQ,
+    "taskiq": TASKIQ,
+    "huey": HUEY,
+    "streaq": STREAQ,
+}
 """By the name of the framework, which is also that of its format."""

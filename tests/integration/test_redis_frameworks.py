@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -54,12 +55,14 @@ class Stage:
         self.command = command
         self.journal = str(folder / "journal")
         self.environment = {"JOURNAL": self.journal, "PYTHONPATH": str(JOBS), "SAQ_URL": url, "SAQ_QUEUE": "work"}
+        self.environment |= {"JOBS_URL": url, "JOBS_QUEUE": "work", "JOBS_PREFIX": "kept"}
         self.workers: list[int] = []
 
     def work(self, name: str) -> int:
         """Start a worker."""
         command = [self.python, *(part.format(name=name, url=self.url) for part in self.command)]
-        self.workers.append(spawn(command, str(self.folder), detached=False, environment=self.environment))
+        environment = {**self.environment, "WORKER": name}
+        self.workers.append(spawn(command, str(self.folder), detached=False, environment=environment))
         return self.workers[-1]
 
     def produce(self, part: str) -> None:
@@ -111,19 +114,35 @@ RQ = [
     "3",
     "work",
 ]
+OTHERS = {
+    "arq-0.28.0": ("arq", ["arq==0.28.0"], "arq_jobs", ["-m", "arq", "arq_jobs.WorkerSettings"]),
+    "taskiq-0.13.0": (
+        "taskiq",
+        ["taskiq==0.13.0", "taskiq-redis==1.2.4"],
+        "taskiq_jobs",
+        ["-m", "taskiq", "worker", "taskiq_jobs:broker", "--workers", "1", "--ack-type", "when_executed"],
+    ),
+    "streaq-7.2.0": ("streaq", ["streaq==7.2.0"], "streaq_jobs", ["-m", "streaq", "run", "streaq_jobs:worker"]),
+}
 FRAMEWORKS = {
     "rq-3.0.0": ("rq", ["rq==3.0.0"], "rq_jobs", RQ),
     "rq-2.12.0": ("rq", ["rq==2.12.0"], "rq_jobs", RQ),
+    **OTHERS,
     "saq-0.26.4": ("saq", ["saq[redis]==0.26.4", "typing_extensions"], "saq_jobs", ["-m", "saq", "saq_jobs.settings"]),
 }
 
 
-@pytest.fixture(params=FRAMEWORKS)
+@pytest.fixture(params=[*FRAMEWORKS, "arq-0.28.0+notified", "streaq-7.2.0+notified"])
 def stage(request: pytest.FixtureRequest, server: Broker, tmp_path: Path) -> Iterator[tuple[str, Stage]]:
     """One framework's stage, and the scheme that reads it."""
-    form, requirements, jobs, command = FRAMEWORKS[request.param]
-    made = Stage(_python(request.param, requirements), jobs, server.address, tmp_path, command)
-    yield f"{form}+{server.address}", made
+    name, _, notified = request.param.partition("+")
+    form, requirements, jobs, command = FRAMEWORKS[name]
+    made = Stage(_python(name, requirements), jobs, server.address, tmp_path, command)
+    if notified:
+        with redis.Redis.from_url(server.address) as client:
+            client.config_set("notify-keyspace-events", "KA")
+    queues = {"arq": "/work", "taskiq": "/work?prefix=kept"}
+    yield f"{form}+{server.address}{queues.get(form, '')}", made
     made.end()
 
 
@@ -197,18 +216,96 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
         assert wait_until(lambda: made.hanging()["started"] == 1, 20)
         os.kill(first, signal.SIGKILL)
         made.work("w2")
+        if made.jobs == "taskiq_jobs":  # reclaims only when there is something new
+            time.sleep(4)
+            made.produce("after")
         agrees(daemon, made, lambda _: made.hanging()["failed"] + made.hanging()["succeeded"] > 0)
         ours.update(watched(client, daemon))
 
     commands = {command for address, command in spied(client, scenario) if address in ours}
     assert commands
     assert commands <= READING
-    time.sleep(1)  # the recorder polls by itself, and may be a poll behind the daemon
+    time.sleep(2)  # the recorder polls by itself, and may be a poll behind the daemon
     os.kill(recorder, signal.SIGINT)
     assert wait_until(lambda: not is_alive(recorder), 10)
     assert replayed(tape) == journal.counts(made.journal)
     daemon.process.kill()
     daemon.process.wait()
     assert wait_until(lambda: all(one["name"] != "tasktrail" for one in client.client_list()), 10)
+    assert not client.keys("*tasktrail*")
+    client.close()
+
+
+def test_huey_is_told_as_far_as_it_can_be(server: Broker, run: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Stored values, errors, retries and revocations are those that the tasks log, though most names are not there.
+
+    What was stored before anybody looked is not told; what cannot be seen is said where the source tells of itself.
+    """
+    requirements = ["huey==3.5.4", "redis"]
+    consumer = ["-m", "huey.bin.huey_consumer", "huey_jobs.huey", "-w", "2", "-s", "1"]
+    made = Stage(_python("huey-3.5.4", requirements), "huey_jobs", server.address, tmp_path, consumer)
+    client = redis.Redis.from_url(server.address)
+    client.hset("huey.results.work", "an-old-one", pickle.dumps("fine"))
+    daemon = run("--source", f"huey+{server.address}")
+    daemon.wait(lambda: "add the Huey hook" in str(daemon.source("huey")), 10, "nothing is said")
+
+    def scenario() -> None:
+        made.work("w1")
+        made.produce("mix")
+        made.produce("revoked")
+        wait_until(lambda: total(seen(daemon)) == total(journal.counts(made.journal)), 25)
+
+    try:
+        scenario()
+        assert total(seen(daemon)) == total(journal.counts(made.journal))
+        wait_until(lambda: sum(value for _, value in daemon.metrics()["task_revoked_total"]) == 1, 10)
+        assert sum(value for _, value in daemon.metrics()["task_revoked_total"]) == 1
+    finally:
+        made.end()
+
+
+def total(counts: dict[str, dict[str, int]]) -> dict[str, int]:
+    """Sums over all names."""
+    return {fact: sum(one[fact] for one in counts.values()) for fact in FACTS}
+
+
+def test_dramatiq_is_told_as_far_as_it_can_be(server: Broker, run: Callable[..., Daemon], tmp_path: Path) -> None:
+    """What is sent, tried again and given up is what the actors log: all of it waits or runs longer than a poll.
+
+    No command of ours is one that writes, claims or blocks others, and nothing of ours is left.
+    """
+    worker = ["-m", "dramatiq", "dramatiq_redis_jobs", "--processes", "1", "--threads", "4"]
+    python = _python("dramatiq-redis-2.2.1", ["dramatiq[redis]==2.2.1"])
+    made = Stage(python, "dramatiq_redis_jobs", server.address, tmp_path, worker)
+    client = redis.Redis.from_url(server.address)
+    daemon = run("--source", f"dramatiq+{server.address}/work")
+    daemon.wait(lambda: "add the Dramatiq hook" in str(daemon.source("dramatiq")), 10, "nothing is said")
+    ours: set[str] = set()
+
+    def logged() -> list[tuple[str, str]]:
+        return sorted((row["event"], row["task"]) for row in journal.rows(made.journal))
+
+    def told() -> list[tuple[str, str]]:
+        found = [
+            (fact, labels.get("task", ""), int(value))
+            for fact in ("sent", "retried", "dead_lettered")
+            for labels, value in daemon.metrics().get(f"task_{fact}_total", ())
+        ]
+        return sorted((fact, task) for fact, task, count in found for _ in range(count))
+
+    def scenario() -> None:
+        made.work("w1")
+        made.produce("all")
+        wait_until(lambda: sum(event == "dead_lettered" for event, _ in logged()) == 2 and told() == logged(), 25)
+        ours.update(watched(client, daemon))
+
+    try:
+        commands = {command for address, command in spied(client, scenario) if address in ours}
+        assert sum(event == "dead_lettered" for event, _ in logged()) == 2
+        assert told() == logged()
+        assert commands
+        assert commands <= READING
+    finally:
+        made.end()
     assert not client.keys("*tasktrail*")
     client.close()

@@ -364,3 +364,61 @@ async def test_the_intakes_error_is_not_swallowed(server: Broker, client: Any) -
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(20):
             await source(server).run(Broken())
+
+
+AWAITING = Watch(
+    sees="entries",
+    prefix="t",
+    roots=("{prefix}:old", "{prefix}:dated"),
+    tails=("{prefix}:tail",),
+    keys=(
+        Keys(match="{prefix}:old", kind="hash", is_undated=True),
+        Keys(match="{prefix}:(dated|got:.+)", kind="string"),
+    ),
+    entries=(Follow(name="t:tail job (?P<id>.+)", until=("{namespace}got:{id}",)),),
+    poll=0.05,
+)
+
+
+async def test_an_entry_may_name_a_key_that_is_awaited(server: Broker, client: Any) -> None:
+    """A key that an entry of a tailed stream names is handed over when it is written, and others are not looked at."""
+    notes = Notes()
+    async with running(source(server, AWAITING, start_max_age=None), notes):
+        await until(lambda: "keys" in notes.heads)
+        await client.xadd("t:tail", {"job": "a", "other": "b"})
+        await until(lambda: bool(records(notes, "redis-stream")))
+        await asyncio.sleep(0.2)
+        assert not bodies(notes, "t:got:a")
+        await client.mset({"t:got:a": "1", "t:got:b": "2"})
+        await until(lambda: bodies(notes, "t:got:a") == ["1"])
+        await client.set("t:got:a", "3")
+        await asyncio.sleep(0.2)
+    assert bodies(notes, "t:got:a") == ["1"]
+    assert not bodies(notes, "t:got:b")
+
+
+async def test_awaited_keys_take_turns(server: Broker, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many keys that never come do not keep one that came from being seen; too many of them are forgotten."""
+    monkeypatch.setattr(redis_reader, "AT_ONCE", 2)
+    monkeypatch.setattr(redis_reader, "AWAITED", 20)
+    notes = Notes()
+    async with running(source(server, AWAITING, start_max_age=None), notes):
+        for number in range(30):
+            await client.xadd("t:tail", {"job": str(number)})
+        await until(lambda: len(records(notes, "redis-stream")) == 30)
+        await client.mset({"t:got:0": "1", "t:got:29": "2"})
+        await until(lambda: bodies(notes, "t:got:29") == ["2"])
+    assert not bodies(notes, "t:got:0")
+
+
+async def test_what_was_there_and_has_no_time_is_said_to_be_old(server: Broker, client: Any) -> None:
+    """Content that says nothing of when it was written comes as `before` at the start, and as news later."""
+    await client.hset("t:old", "a", "1")
+    await client.set("t:dated", "1")
+    notes = Notes()
+    async with running(source(server, AWAITING), notes):
+        await until(lambda: "keys" in notes.heads)
+        await client.hset("t:old", "b", "2")
+        await until(lambda: len(bodies(notes, "t:old")) == 2)
+    assert [one.get("before") for one in records(notes) if one["key"] == "t:old"] == [True, None]
+    assert [one.get("before") for one in records(notes) if one["key"] == "t:dated"] == [None]

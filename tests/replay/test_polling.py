@@ -13,7 +13,7 @@ import pytest
 from tests.replay import truth
 from tests.replay.truth import CAPTURES, Difference, differences
 
-NAMES = ("rq-redis.jsonl", "rq2-redis.jsonl", "saq-redis.jsonl")
+NAMES = ("rq-redis.jsonl", "rq2-redis.jsonl", "saq-redis.jsonl", "arq-redis.jsonl", "streaq-redis.jsonl")
 Row = dict[str, Any]
 
 

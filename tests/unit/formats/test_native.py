@@ -119,7 +119,8 @@ def test_ten_thousand_levels_are_too_deep(body):
     assert [reject.reason for reject in out.rejects] == ["too_deep"]
 
 
-OF_OTHERS = {"not_protobuf", "not_base64", "foreign"}  # reasons of other formats, whose own tests reach them
+# reasons of other formats, whose own tests reach them
+OF_OTHERS = {"not_protobuf", "not_base64", "foreign", "not_pickle"}
 
 
 def test_every_reason_can_be_reached():

@@ -35,7 +35,7 @@ def test_every_problem_at_once():
     text = (
         "sources:\n"
         "- kafka://u:pw@h:1/t?start=oldst&bogus=1\n"
-        "- taskiq+redis://h/0\n"
+        "- resque+redis://h/0\n"
         "- url: kafka://h\n"
         "  topics: a\n"
         "  sasl_pasword: x\n"

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from collector.model.secret import Secret
 from collector.plugs import feed
-from collector.schemes import PLANNED, SCHEMES
 from collector.source_urls import UrlError, parse_source
 
 
@@ -82,14 +81,6 @@ def test_watched(scheme):
 def test_others(url, name, path):
     """The other kinds of source have a path, or nothing."""
     assert (parse(url).name, parse(url).path) == (name, path)
-
-
-@pytest.mark.parametrize("scheme", PLANNED)
-def test_planned(scheme):
-    """A kind of source that is planned is refused with a sentence that says so."""
-    assert faults(f"{scheme}://h/0") == [
-        ("", f"`{scheme}` sources are planned, but not in this version: it reads {', '.join(SCHEMES)}"),
-    ]
 
 
 @pytest.mark.parametrize(
