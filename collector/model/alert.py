@@ -79,6 +79,10 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     """Which of the receiver's targets this copy is for; "" where the receiver has none."""
 
+    def count(self, state: AlertState) -> int:
+        """How many of its alerts are in a state."""
+        return sum(alert.state == state for alert in self.alerts)
+
     def listed(self) -> dict[str, Any]:
         """As plain data for JSON: what was said to whom, the alerts by their fingerprints."""
         return {

@@ -13,17 +13,12 @@ from datetime import UTC, datetime
 import msgspec
 
 from collector.model.alert import Alert, Offender
+from collector.model.graphemes import cut
 from collector.model.labels import Labels
 from collector.model.secret import mask
+from collector.model.severity import urgency
 from collector.model.shown import shown
 
-SEVERITIES: Mapping[str, int] = {
-    **dict.fromkeys(("page", "critical", "emergency", "fatal"), 0),
-    **dict.fromkeys(("error", "high", "major"), 1),
-    **dict.fromkeys(("warning", "ticket", "medium", "minor"), 2),
-    **dict.fromkeys(("info", "low", "none"), 3),
-}
-"""How urgent a `severity` label is, 0 first. A word that is not here ranks as a warning."""
 LEAST = 4
 """Ranks after every severity."""
 
@@ -47,7 +42,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
 def rank(alert: Alert) -> int:
     """The alert's urgency; lower is more urgent."""
-    return SEVERITIES.get(_label(alert.labels, "severity").lower(), 2)
+    return urgency(alert.labels)
 
 
 def order(alerts: Iterable[Alert]) -> list[Alert]:
@@ -266,7 +261,7 @@ def _label(labels: Labels, name: str) -> str:
 def _line(text: str, most: int) -> str:
     """The text on one line of at most so many characters: a traceback must not break the layout."""
     text = shown(" ".join(text[: 4 * most].split()))
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+    return cut(text, most)
 
 
 def _bounded(lines: Sequence[str]) -> str:
