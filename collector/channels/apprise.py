@@ -21,7 +21,7 @@ import msgspec
 
 from collector.channels import texts, thread
 from collector.channels.chat import ChatConfig
-from collector.channels.chat_urls import from_plugin
+from collector.channels.chat_urls import from_plugin, most
 from collector.channels.texts import Form
 from collector.channels.verdict import refusal, seconds_to_wait, tag, veil
 from collector.model.alert import Notification
@@ -68,7 +68,10 @@ class AppriseConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_url(url: str) -> AppriseConfig | ChatConfig:
-    """Any apprise URL; where we write to its service ourselves, as that. Raises ChannelError, with what to write instead, for one that apprise does not understand."""
+    """Any apprise URL; to where we write ourselves, a target of our own kind.
+
+    Raises ChannelError, with what to write instead, for one that apprise does not understand.
+    """
     plugin = _plugin(url)
     scheme = url.partition("://")[0].lower()
     # In many services' URLs the host is the token; only what a service declares as its host may be shown.
@@ -80,7 +83,7 @@ def from_url(url: str) -> AppriseConfig | ChatConfig:
         name=name,
         service=str(plugin.service_name),
         spacing_seconds=min(float(type(plugin).request_rate_per_sec), MOST_SPACING),
-        limit=max(plugin.body_maxlen - len("\r\n"), 100),
+        limit=most(plugin) or max(plugin.body_maxlen - len("\r\n"), 100),
         title_limit=max(plugin.title_maxlen, 0),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from collector.channels.chat import ChatConfig
+from collector.channels.services import SERVICES
 from collector.channels.verdict import tag
 from collector.model.secret import Secret
 
@@ -27,9 +28,16 @@ def from_plugin(plugin: Any, url: str, name: str) -> ChatConfig | None:
     return read(plugin, name)
 
 
-def target(
-    service: str, url: str, name: str = "", options: Mapping[str, str] | None = None, **more: Any
-) -> ChatConfig:
+def most(plugin: Any) -> int:
+    """Of how many characters or bytes a text may be that apprise is to bring to a service of ours; 0: not ours.
+
+    Half of what the service takes: what apprise makes of the markup in it is its own affair.
+    """
+    known = _SERVICE.get(type(plugin).__name__)
+    return SERVICES[known].form.limit // 2 if known else 0
+
+
+def target(service: str, url: str, name: str = "", options: Mapping[str, str] | None = None, **more: Any) -> ChatConfig:
     """A target at an address of a service's own kind."""
     where = f"{url}#{sorted((options or {}).items())}"
     return ChatConfig(
@@ -47,7 +55,7 @@ def _slack(plugin: Any, name: str) -> ChatConfig | None:
     channel = str(plugin.channels[0]).removeprefix("+") if plugin.channels and plugin.channels[0] else ""
     options = {"channel": channel} if channel else {}
     if plugin.mode == "hook":
-        path = "/".join((plugin.token_a, plugin.token_b, plugin.token_c))
+        path = f"{plugin.token_a}/{plugin.token_b}/{plugin.token_c}"
         return target("slack", f"https://hooks.slack.com/services/{path}", name, options)
     if plugin.mode == "bot" and channel:
         bearer = {"Authorization": Secret(f"Bearer {plugin.access_token}")}
@@ -123,3 +131,5 @@ _READ: Mapping[str, Callable[[Any, str], ChatConfig | None]] = {
     "NotifyWeComBot": _wecom,
 }
 """By the class of apprise's plugin."""
+
+_SERVICE = {name: read.__name__.removeprefix("_") for name, read in _READ.items()}

@@ -102,7 +102,7 @@ def _pagerduty(draft: Draft) -> dict[str, Any]:
         "dedup_key": hashlib.sha256(f"{told.receiver}:{told.group_key}".encode()).hexdigest(),
         "event_action": "resolve" if told.status == "resolved" else "trigger",
     }
-    payload = {
+    payload: dict[str, Any] = {
         "summary": draft.form.escape(shorten(" ".join(told.title.split()), draft.form, draft.form.limit)),
         "source": told.external_url or "tasktrail",
         "severity": _PAGERDUTY[min(map(urgency, (alert.labels for alert in told.alerts)), default=2)],
@@ -182,6 +182,11 @@ _FEISHU = Service(
     bad=frozenset(("9499", "230001", "230025")),
 )
 
+_SLACK_FINAL = frozenset((
+    "invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "no_permission",
+    "missing_scope", "channel_not_found", "not_in_channel", "is_archived", "restricted_action",
+))  # fmt: skip
+
 SERVICES: Mapping[str, Service] = {
     "slack": Service(
         title="Slack",
@@ -190,11 +195,8 @@ SERVICES: Mapping[str, Service] = {
         payload=_slack,
         code=_not_ok,
         busy={"ratelimited": 30.0, "rate_limited": 30.0, "message_limit_exceeded": 60.0},
-        final=frozenset(
-            "invalid_auth not_authed account_inactive token_revoked token_expired no_permission missing_scope "
-            "channel_not_found not_in_channel is_archived team_access_not_granted restricted_action".split()
-        ),
-        bad=frozenset("no_text msg_too_long invalid_blocks invalid_attachments invalid_arguments".split()),
+        final=_SLACK_FINAL,
+        bad=frozenset(("no_text", "msg_too_long", "invalid_blocks", "invalid_attachments", "invalid_arguments")),
         bad_words=("invalid_payload", "no_text", "msg_too_long", "invalid_blocks", "too_many_attachments"),
     ),
     "discord": Service(

@@ -153,4 +153,3 @@ def _alert(alert: Alert, external_url: str) -> _Alert:
 def rfc3339(at: float) -> str:
     """Unix seconds as Go writes them, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-

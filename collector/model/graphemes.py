@@ -29,7 +29,7 @@ def _joined(text: str, place: int) -> bool:
     before, after = text[place - 1], text[place]
     if after < "\u0300":  # the common case
         return before == _JOINER
-    if before == _JOINER or after == _JOINER or unicodedata.category(after) in {"Mn", "Me", "Mc"}:
+    if _JOINER in {before, after} or unicodedata.category(after) in {"Mn", "Me", "Mc"}:
         return True
     if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f" or "\u1160" <= after <= "\u11ff":
         return True  # skin tones, tags of flags, the later parts of a Hangul syllable

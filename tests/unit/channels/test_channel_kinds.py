@@ -141,7 +141,10 @@ async def test_apprise_own_retries_are_off(service, notification):
 
 def test_apprise_pace():
     """Apprise's own throttle is off, and ours keeps at most a second between two messages."""
-    assert apprise._server("pover://uuuuuuuuuuuuuuuuuuuuuuuuuuuuuu@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")[0].request_rate_per_sec == 0
+    assert (
+        apprise._server("pover://uuuuuuuuuuuuuuuuuuuuuuuuuuuuuu@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")[0].request_rate_per_sec
+        == 0
+    )
     assert from_url("pover://uuuuuuuuuuuuuuuuuuuuuuuuuuuuuu@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa").spacing_seconds == 1.0
     assert from_url("json://localhost/").spacing_seconds == 0.0
 
