@@ -43,7 +43,7 @@ def target(service: str, url: str, name: str = "", options: Mapping[str, str] | 
     return ChatConfig(
         service=service,
         url=Secret(url),
-        name=name or f"{service}://{tag(where)}",
+        name=name or f"{service}://#{tag(where)}",
         options={key: Secret(value) for key, value in (options or {}).items()},
         **more,
     )

@@ -115,7 +115,7 @@ class Chat:
             now = asyncio.get_running_loop().time()
             try:
                 self._pace(service, now)
-                await self._mood(service)
+                await self._mood(service, request)
                 if "/slack/api/" in request.path and not request.headers.get("Authorization", "").startswith("Bearer "):
                     raise Refused(web.json_response({"ok": False, "error": "not_authed"}))  # noqa: TRY301
                 message = read(self._json(service, await request.read()))
@@ -138,7 +138,7 @@ class Chat:
             raise Refused(too_many(service, recent[0] + seconds - now))
         recent.append(now)
 
-    async def _mood(self, service: str) -> None:
+    async def _mood(self, service: str, request: web.Request) -> None:
         if service in self.down:
             raise Refused(web.json_response({"error": "down"}, status=503))
         if not self.moods[service]:
@@ -151,7 +151,8 @@ class Chat:
             raise Refused(too_many(service, 0.05))
         if mood == "bad markup":
             raise Refused(BAD_MARKUP[service]())
-        raise Refused(web.Response(status=int(mood), text="no such thing"))
+        quoted = f"no such thing: {request.path_qs} {request.headers.get('Authorization', '')} {await request.text()}"
+        raise Refused(web.Response(status=int(mood), text=quoted))  # as some do: what they were asked, word by word
 
     @staticmethod
     def _json(service: str, body: bytes) -> dict[str, Any]:
