@@ -6,6 +6,7 @@ but for failures and for the few durations that beat the slowest of their minute
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable
 from heapq import heappush, heappushpop
@@ -108,10 +109,16 @@ class Notes:
 
     def top_errors(self, rows: Iterable[int], facts: Iterable[str], since: float) -> list[tuple[int, int]]:
         """The commonest error ids with their counts, to 15 seconds."""
+        counts = self.errors(rows, facts, since, math.inf)
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SLOWEST]
+
+    def errors(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> Counter[int]:
+        """Error ids with their counts from an instant to another, to 15 seconds, of the last hour."""
         counts: Counter[int] = Counter()
+        rows = tuple(rows)
         for fact in facts:
             for row in rows:
                 for start, errors in self._errors.get(row * STRIDE + FACT_CODE.get(fact, STRIDE), ()):
-                    if start + _SLOT_SECONDS > since:
+                    if since < start + _SLOT_SECONDS <= until:
                         counts.update(errors)
-        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SLOWEST]
+        return counts

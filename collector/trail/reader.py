@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from collector.model.alert import Evidence, Offender
+from collector.model.alert import Evidence, Offender, Share
+from collector.model.personal import mask_personal
 from collector.model.secret import mask
 from collector.trail.evidence import Note, Notes
 from collector.trail.keep import Home, Keep
@@ -16,6 +18,12 @@ from collector.trail.trail import DOWN, M_DOWN, M_IRREGULAR, M_UP, UP, Trail
 from collector.trail.transitions import MEASURES
 
 _OFFENDERS = 5
+_LOOKED_AT = 32
+"""So many tasks are looked up for the split by worker, queue and caller."""
+_MOST_PARTS = 5
+_GROWN = 0.2
+_FEWEST = 3
+"""Fewer errors of a class are no trend."""
 _TRACE_TASKS = 1_000
 _OLDEST_LOOKED_AT = 20_000
 """How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step."""
@@ -74,10 +82,32 @@ class Reader:
         if not any(fact in MEASURES or fact == "flight_up" for fact in facts):
             notes.sort(reverse=True)
         top = self._notes.top_errors(rows, facts, since)
+        seen = [self._offender(note) for note in notes[:_LOOKED_AT]]
         return Evidence(
-            offenders=tuple(self._offender(note) for note in notes[:_OFFENDERS]),
+            offenders=tuple(seen[:_OFFENDERS]),
             top_errors=tuple((self._errors.name(error), count) for error, count in top),
+            workers=_split(one.worker for one in seen),
+            queues=_split(one.queue for one in seen),
+            callers=_split(one.caller for one in seen),
         )
+
+    def changed(self, rows: Sequence[int], facts: Sequence[str], since: float, until: float) -> tuple[Share, ...]:
+        """Error classes whose share has grown by a fifth of all or more, against as long a time before `since`."""
+        now = self._notes.errors(rows, facts, since, until)
+        before = self._notes.errors(rows, facts, since - (until - since), since)
+        of, of_before = now.total(), before.total()
+        found = [
+            Share(
+                what=self._errors.name(error),
+                count=count,
+                of=of,
+                count_before=before[error],
+                of_before=of_before,
+            )
+            for error, count in now.most_common(_OFFENDERS)
+            if count >= _FEWEST and count / of - before[error] / max(of_before, 1) >= _GROWN
+        ]
+        return tuple(found) if of_before else ()
 
     def _view(self, home: Home, trail: Trail) -> Timeline:
         return view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
@@ -96,7 +126,7 @@ class Reader:
             queue=seen.queue,
             state=seen.state,
             error=self._errors.name(error) or seen.error,
-            error_message=mask(seen.error_message),
+            error_message=mask_personal(mask(seen.error_message)),
             attempts=max((attempt.attempt for attempt in seen.attempts), default=0),
             worker=workers[-1] if workers else "",
             caller=seen.caller,
@@ -113,6 +143,10 @@ class Reader:
                     found.append((started_at, home.index, trail.task_id, 0))
         found.sort()
         return found[:_OFFENDERS]
+
+
+def _split(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(Counter(name for name in names if name).most_common(_MOST_PARTS))
 
 
 def _in_flight_since(trail: Trail, rows: set[int]) -> float | None:

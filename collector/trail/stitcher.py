@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from collector.model.alert import Evidence
+from collector.model.alert import Evidence, Share
 from collector.model.event import KIND_CODE, Event
 from collector.trail.bend import fill
 from collector.trail.evidence import Notes
@@ -355,6 +355,10 @@ class Stitcher:
         Of `facts`, `wait run total` ask for the slowest, `flight_up` for the oldest in flight.
         """
         return self._reader.evidence(list(rows), list(facts), since)
+
+    def changed(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> tuple[Share, ...]:
+        """Error classes that have a larger share than in as long a time before `since`."""
+        return self._reader.changed(list(rows), list(facts), since, until)
 
     @property
     def evictions(self) -> dict[str, int]:
