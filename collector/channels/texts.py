@@ -27,7 +27,7 @@ _ELLIPSIS = "..."
 _HEAD = 2
 """So many first lines keep at least a quarter of the room each."""
 
-_URL = re.compile(r"https?://[^\s<>]+")
+_URL = re.compile(r"https?://[^\s<>@]+")
 _ALL = re.compile(r"@(?=(?:everyone|everybody|here|channel|group|team|all|所有人|全体成员)\b)", re.IGNORECASE)
 _TAG = re.compile(r"<(?=[@!#&:/a-zA-Z])")
 _NOTHING = "\u200b"

@@ -56,6 +56,7 @@ def test_firing(alert):
         "- d0: dead_lettered, ValueError, 3 attempts",
         "  worker w9  caller web  trace 0af7651916cd43dd8448eb211c80319c",
         "  no such account: password=***",
+        "  http://mon:9810/api/tasks/d0",
         "",
         "top errors: ValueError 1 (50%), KeyError 1 (50%)",
     ]
