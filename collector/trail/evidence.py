@@ -30,7 +30,7 @@ NOTABLE = frozenset(
     )
 )
 _RING = 16
-_SLOT_SECONDS = 15.0
+SLOT_SECONDS = 15.0
 _SLOTS = 240
 _SLOWEST = 5
 _MINUTES = 5
@@ -63,7 +63,7 @@ class Notes:
         slots = self._errors.get(code)
         if slots is None:
             slots = self._errors[code] = deque(maxlen=_SLOTS)
-        start = at - at % _SLOT_SECONDS
+        start = at - at % SLOT_SECONDS
         if not slots or slots[-1][0] < start:
             slots.append((start, Counter()))
         slots[-1][1][error] += 1
@@ -113,12 +113,12 @@ class Notes:
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SLOWEST]
 
     def errors(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> Counter[int]:
-        """Error ids with their counts from an instant to another, to 15 seconds, of the last hour."""
+        """Error ids with their counts, in slots that end after `since` and begin no later than `until`; of an hour."""
         counts: Counter[int] = Counter()
         rows = tuple(rows)
         for fact in facts:
             for row in rows:
                 for start, errors in self._errors.get(row * STRIDE + FACT_CODE.get(fact, STRIDE), ()):
-                    if since < start + _SLOT_SECONDS <= until:
+                    if since < start + SLOT_SECONDS and start <= until:
                         counts.update(errors)
         return counts

@@ -9,7 +9,7 @@ from itertools import islice
 from collector.model.alert import Evidence, Offender, Share
 from collector.model.personal import mask_personal
 from collector.model.secret import mask
-from collector.trail.evidence import Note, Notes
+from collector.trail.evidence import SLOT_SECONDS, Note, Notes
 from collector.trail.keep import Home, Keep
 from collector.trail.rows import Errors, Rows
 from collector.trail.timeline import Timeline, view
@@ -94,7 +94,7 @@ class Reader:
     def changed(self, rows: Sequence[int], facts: Sequence[str], since: float, until: float) -> tuple[Share, ...]:
         """Error classes whose share has grown by a fifth of all or more, against as long a time before `since`."""
         now = self._notes.errors(rows, facts, since, until)
-        before = self._notes.errors(rows, facts, since - (until - since), since)
+        before = self._notes.errors(rows, facts, since - (until - since), since - SLOT_SECONDS)
         of, of_before = now.total(), before.total()
         found = [
             Share(
