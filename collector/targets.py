@@ -14,11 +14,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from collector import channels
+from collector import channels, ownwords
 from collector.channels import ChannelConfig, alertmanager, chat_urls, webhook
 from collector.documents.substitute import secret
 from collector.model.errors import ChannelError, Problem, ProblemsError
 from collector.model.secret import Secret
+from collector.ownwords import Worded
 from collector.routing import kinds
 from collector.routing.group import Target
 from collector.routing.kinds import Http, Options
@@ -85,7 +86,10 @@ def _headers(http: Http, read_file: ReadFile | None) -> dict[str, Secret]:
 
 
 def _apprise(given: _Given) -> ChannelConfig:
-    return channels.from_url(given.secret("url"))
+    written = (given.options.title, given.options.body)
+    words = ownwords.compiled(*written)
+    config = channels.from_url(given.secret("url"))
+    return config if words is None else Worded(inner=config, words=words, name=config.name, source=written)
 
 
 def _webhook(given: _Given) -> ChannelConfig:
@@ -189,7 +193,7 @@ _WHERE = "webhook_url webhook_url_file"
 _BY_HTTP = "http_config"
 
 KINDS: Mapping[str, _Kind] = {
-    "apprise": _Kind(_apprise, "url url_file"),
+    "apprise": _Kind(_apprise, "url url_file title body"),
     "webhook": _Kind(_webhook, f"url url_file max_alerts timeout {_BY_HTTP}"),
     "slack": _Kind(_slack, "api_url api_url_file app_token app_token_file app_url channel"),
     "discord": _Kind(_discord, _WHERE),

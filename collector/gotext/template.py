@@ -27,7 +27,7 @@ from collector.gotext.tree import (
     Variable,
     walk,
 )
-from collector.gotext.values import NO_VALUE, AnyMap, Structure, TemplateError, is_true, type_name
+from collector.gotext.values import NO_VALUE, AnyMap, Slice, Structure, TemplateError, is_true, type_name
 from collector.gotext.verbs import format_value
 
 MAX_STEPS = 50_000
@@ -251,7 +251,7 @@ class _Run:
 
     def fields(self, value: Any, names: tuple[str, ...], at: int) -> Any:
         for name in names:
-            if isinstance(value, Structure) and name in value.fields:
+            if isinstance(value, Structure | Slice) and name in value.fields:
                 value = value.fields[name]
             elif isinstance(value, dict):
                 value = value.get(name, None if isinstance(value, AnyMap) else "")

@@ -31,6 +31,12 @@ class Structure:
         self.fields = fields
 
 
+class Slice(list[Any]):
+    """A slice of a named type with methods; `fields` holds what they give."""
+
+    fields: Mapping[str, Any] = {}
+
+
 class Samples(list[Structure]):
     """What `query` gives: a list of `Labels` and `Value`."""
 

@@ -165,3 +165,13 @@ def test_notify_adds_to_the_default_receiver(routing) -> None:
     alone = audience.understood(Settings(notify=(Secret("log:"),)))
     assert [target.name for target in alone.receivers["default"]] == ["log"]
     assert alone.routing is None
+
+
+def test_words_of_the_file(routing, tmp_path) -> None:
+    """An apprise target with a title of its own is served in these words, and one with a broken one is refused."""
+    written = "  apprise_configs: [{url: 'json://h:1/', title: '%s'}, {url: 'json://h:1/'}]\n"
+    configs, told = targets.understood(routing(written % "{{ .Status }}"))
+    assert [config.description.endswith("in words of the routes file") for config in configs] == [True, False]
+    assert len(told["all"]) == 2
+    (problem,) = targets.undone(routing(written % "{{ .Status"))
+    assert "`title` is no template" in problem.message
