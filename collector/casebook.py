@@ -6,19 +6,18 @@ Once per turn of an alert, never per event; in a storm only the first alerts of 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from collector.model.alert import Alert, Evidence
-from collector.model.labels import Matcher
 from collector.series.store import Store
 from collector.trail.stitcher import Stitcher
 
 SLOT_SECONDS = 15.0
 SLOTS = 20
-MOST_CLOSE_LOOKS = 100
+MOST_CLOSE_LOOKS = 10
 """Alerts of one instant whose series are looked at."""
 DAY = 86_400.0
 MOST_REMEMBERED = 20_000
@@ -50,9 +49,8 @@ class Casebook:
         self._looks += 1
         if self._looks > MOST_CLOSE_LOOKS:
             return msgspec.structs.replace(found, fired_24h=fired)
-        labels = dict(alert.labels)
         counter = next((name for name in metrics if name.endswith("_total")), "")
-        slots = self._slots(counter, labels, at) if counter else ()
+        slots = self._slots(counter, rows, at)
         return msgspec.structs.replace(
             found,
             fired_24h=fired,
@@ -60,7 +58,7 @@ class Casebook:
             slots=slots,
             slot_seconds=SLOT_SECONDS if slots else 0.0,
             slots_of=counter if slots else "",
-            open_dead_letters=self._open(labels, at) if "dead_lettered" in facts else None,
+            open_dead_letters=self._open(rows, at) if "dead_lettered" in facts else None,
         )
 
     def _times(self, fingerprint: str, at: float) -> int:
@@ -74,32 +72,22 @@ class Casebook:
             times.popleft()
         return len(times)
 
-    def _slots(self, counter: str, labels: Mapping[str, str], at: float) -> tuple[float, ...]:
+    def _slots(self, counter: str, rows: Sequence[int], at: float) -> tuple[float, ...]:
         """Events of each slot up to the instant, as far as the past is known."""
-        series = self._store.select(counter, _matchers(labels))
-        if not series:
+        series = self._store.of_rows(counter, rows) if counter else None
+        if series is None:
             return ()
-        known = max(self._store.known_from(one) for one in series)
         starts = [at - number * SLOT_SECONDS for number in range(SLOTS, 0, -1)]
+        known = self._store.known_from(series)
         return tuple(
-            sum(float(np.sum(self._store.increase(one, start, start + SLOT_SECONDS))) for one in series)
+            float(np.sum(self._store.increase(series, start, start + SLOT_SECONDS)))
             for start in starts
             if start >= known
         )
 
-    def _open(self, labels: Mapping[str, str], at: float) -> int | None:
-        found = 0.0
-        series = self._store.select(_OPEN, _matchers(labels))
-        for one in series:
-            values, present = self._store.value(one, at)
-            found += float(np.sum(values if present is None else values[present]))
-        return round(found) if series else None
-
-
-def _matchers(labels: Mapping[str, str]) -> tuple[Matcher, ...]:
-    """The series that an alert with these labels can be about."""
-    return tuple(
-        Matcher(name, "=", labels[name], labels[name].__eq__)
-        for name in ("task", "queue", "source")
-        if labels.get(name)
-    )
+    def _open(self, rows: Sequence[int], at: float) -> int | None:
+        series = self._store.of_rows(_OPEN, rows)
+        if series is None:
+            return None
+        values, present = self._store.value(series, at)
+        return round(float(np.sum(values if present is None else values[present])))

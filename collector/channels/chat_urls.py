@@ -10,22 +10,31 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
+import msgspec
+
 from collector.channels.chat import ChatConfig
 from collector.channels.services import SERVICES
 from collector.channels.verdict import tag
 from collector.model.secret import Secret
 
-_HARMLESS = frozenset(("avatar", "footer", "image", "format", "overflow", "region", "retry", "wait", "thread", "mode"))
+_HARMLESS = frozenset(("avatar", "footer", "image", "format", "region", "retry", "wait", "thread", "mode", "secret"))
 """Options of apprise that change nothing of a text, or are obeyed."""
+
+_SIGNED = frozenset(("feishu", "lark"))
+"""Whose robots may ask for signatures, and whose URL has no place for the secret in apprise: ours is `?secret=`."""
 
 
 def from_plugin(plugin: Any, url: str, name: str) -> ChatConfig | None:
     """The target of a URL as apprise understood it; None where apprise is to serve it."""
     read = _READ.get(type(plugin).__name__)
-    asked = {key.lower() for key, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
-    if read is None or not asked <= _HARMLESS or not plugin.verify_certificate:
+    asked = {key.lower(): value for key, value in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
+    if read is None or not asked.keys() <= _HARMLESS or not plugin.verify_certificate:
         return None
-    return read(plugin, name)
+    config = read(plugin, name)
+    secret = asked.get("secret")
+    if config is not None and secret and config.service in _SIGNED:
+        config = msgspec.structs.replace(config, sign_secret=Secret(secret))
+    return config
 
 
 def most(plugin: Any) -> int:

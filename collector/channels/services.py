@@ -27,6 +27,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -257,7 +258,7 @@ def signed(url: str, service: str, secret: str, now: float) -> tuple[str, dict[s
     if service == "dingtalk":
         stamp = f"{now * 1000:.0f}"
         digest = hmac.new(secret.encode(), f"{stamp}\n{secret}".encode(), hashlib.sha256).digest()
-        sign = base64.b64encode(digest).decode().replace("+", "%2B").replace("/", "%2F").replace("=", "%3D")
+        sign = quote(base64.b64encode(digest), safe="")
         return f"{url}&timestamp={stamp}&sign={sign}", {}
     stamp = f"{now:.0f}"
     digest = hmac.new(f"{stamp}\n{secret}".encode(), digestmod=hashlib.sha256).digest()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import itertools
+import time
 import traceback
 
 import msgspec
@@ -160,6 +164,24 @@ async def test_pagerduty_pairs(fake, notification):
     assert [first["event_action"], second["event_action"]] == ["trigger", "resolve"]
     assert first["dedup_key"] == second["dedup_key"] != other["dedup_key"]
     assert first["payload"]["component"] == "pay.settle"
+
+
+async def test_signatures(fake, notification):
+    """A robot that asks for signatures gets them: DingTalk's in the address, Feishu's in the message."""
+    for url, path in (
+        ("feishu://S3CR3T?secret=hush", "/feishu/open-apis/bot/v2/hook/S3CR3T"),
+        ("dingtalk://hush@S3CR3T/", "/dingtalk/robot/send?access_token=S3CR3T"),
+    ):
+        channel = msgspec.structs.replace(from_url(url), url=Secret(fake.base + path)).open()
+        await channel.send(notification())
+        await channel.close()
+    feishu, dingtalk = fake.taken
+    digest = hmac.new(f"{feishu.raw['timestamp']}\nhush".encode(), b"", hashlib.sha256).digest()
+    assert feishu.raw["sign"] == base64.b64encode(digest).decode()
+    assert abs(int(feishu.raw["timestamp"]) - time.time()) < 3_600
+    stamp, sign = dingtalk.query["timestamp"], dingtalk.query["sign"]
+    digest = hmac.new(b"hush", f"{stamp}\nhush".encode(), hashlib.sha256).digest()
+    assert sign == base64.b64encode(digest).decode()
 
 
 class Book:
