@@ -22,6 +22,8 @@ from aiohttp import web
 
 from tests.fakes.answers import ACCEPTED, BAD_MARKUP, MOST_BODY, TOO_LONG, errcode, telegram_error, too_many
 
+MOST_MAIL_LINE = 998
+"""Bytes, by RFC 5322."""
 Mood = str
 """`429`, `500`, `hang`, `bad markup`, or a status as text."""
 
@@ -283,6 +285,9 @@ class Chat:
                 elif word == "DATA":
                     await say("354 go on")
                     data = await reader.readuntil(b"\r\n.\r\n")
+                    if max(map(len, data.split(b"\r\n"))) > MOST_MAIL_LINE:
+                        await say("550 5.6.0 line too long")
+                        continue
                     self._keep_mail(data[:-5])
                     await say("250 taken")
                 elif word == "QUIT":
