@@ -30,7 +30,10 @@ def from_plugin(plugin: Any, url: str, name: str) -> ChatConfig | None:
     asked = {key.lower(): value for key, value in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
     if read is None or not asked.keys() <= _HARMLESS or not plugin.verify_certificate:
         return None
-    config = read(plugin, name)
+    try:
+        config = read(plugin, name)
+    except (AttributeError, TypeError, ValueError):  # an apprise of another version, that names its parts otherwise
+        return None
     secret = asked.get("secret")
     if config is not None and secret and config.service in _SIGNED:
         config = msgspec.structs.replace(config, sign_secret=Secret(secret))
