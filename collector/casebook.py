@@ -40,14 +40,15 @@ class Casebook:
         self, alert: Alert, rows: Sequence[int], facts: Sequence[str], metrics: Sequence[str], since: float, at: float
     ) -> Evidence:
         """Of an alert that fires or ends at an instant. `rows`, `facts`, `metrics`: what its rule reads of it."""
-        found = self._stitcher.evidence(rows, facts, since)
-        if alert.state != "firing":
-            return found
-        fired = self._times(alert.fingerprint, at)
         if self._instant != at:
             self._instant, self._looks = at, 0
         self._looks += 1
-        if self._looks > MOST_CLOSE_LOOKS:
+        is_close = self._looks <= MOST_CLOSE_LOOKS
+        found = self._stitcher.evidence(rows, facts, since, is_close=is_close)
+        if alert.state != "firing":
+            return found
+        fired = self._times(alert.fingerprint, at)
+        if not is_close:
             return msgspec.structs.replace(found, fired_24h=fired)
         counter = next((name for name in metrics if name.endswith("_total")), "")
         slots = self._slots(counter, rows, at)

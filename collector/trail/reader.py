@@ -23,7 +23,7 @@ _LOOKED_AT = 32
 _MOST_PARTS = 5
 _GROWN = 0.2
 _FEWEST = 3
-"""Fewer errors of a class are no trend."""
+"""Fewer of a kind are no trend."""
 _TRACE_TASKS = 1_000
 _OLDEST_LOOKED_AT = 20_000
 """How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step."""
@@ -74,15 +74,18 @@ class Reader:
             for trail in home.open.values():
                 yield self._view(home, trail)
 
-    def evidence(self, rows: Sequence[int], facts: Sequence[str], since: float) -> Evidence:
-        """Offenders and top errors of these rows and facts after `since` (axis time)."""
+    def evidence(self, rows: Sequence[int], facts: Sequence[str], since: float, *, is_close: bool = True) -> Evidence:
+        """Offenders and top errors of these rows and facts after `since` (axis time).
+
+        A close look takes in more tasks than are shown, for the split by worker, queue and caller.
+        """
         notes = self._notes.recent(rows, facts, since) + self._notes.slowest(rows, facts, since)
         if "flight_up" in facts and len(notes) < _OFFENDERS:
             notes += self._oldest_in_flight(set(rows))
         if not any(fact in MEASURES or fact == "flight_up" for fact in facts):
             notes.sort(reverse=True)
         top = self._notes.top_errors(rows, facts, since)
-        seen = [self._offender(note) for note in notes[:_LOOKED_AT]]
+        seen = [self._offender(note) for note in notes[: _LOOKED_AT if is_close else _OFFENDERS]]
         return Evidence(
             offenders=tuple(seen[:_OFFENDERS]),
             top_errors=tuple((self._errors.name(error), count) for error, count in top),
@@ -92,22 +95,28 @@ class Reader:
         )
 
     def changed(self, rows: Sequence[int], facts: Sequence[str], since: float, until: float) -> tuple[Share, ...]:
-        """Error classes whose share has grown by a fifth of all or more, against as long a time before `since`."""
-        now = self._notes.errors(rows, facts, since, until)
-        before = self._notes.errors(rows, facts, since - (until - since), since - SLOT_SECONDS)
-        of, of_before = now.total(), before.total()
-        found = [
-            Share(
-                what=self._errors.name(error),
-                count=count,
-                of=of,
-                count_before=before[error],
-                of_before=of_before,
-            )
-            for error, count in now.most_common(_OFFENDERS)
-            if count >= _FEWEST and count / of - before[error] / max(of_before, 1) >= _GROWN
-        ]
-        return tuple(found) if of_before else ()
+        """Error classes and workers whose share has grown by a fifth of all or more, against as long a time before.
+
+        Errors are counted, to 15 seconds; workers are those of the latest tasks on both sides of `since`.
+        """
+        begin = since - (until - since)
+        errors = self._notes.errors(rows, facts, since, until)
+        errors_before = self._notes.errors(rows, facts, begin, since - SLOT_SECONDS)
+        notes = self._notes.recent(rows, facts, begin)
+        workers = self._workers([note for note in notes if note[0] > since])
+        workers_before = self._workers([note for note in notes if note[0] <= since])
+        named = {error: self._errors.name(error) for error in errors}
+        return (
+            *_grown(
+                Counter({named[error]: count for error, count in errors.items()}),
+                Counter({named.get(error, ""): count for error, count in errors_before.items()}),
+            ),
+            *_grown(workers, workers_before, "worker "),
+        )
+
+    def _workers(self, notes: Sequence[Note]) -> Counter[str]:
+        seen = (self._offender(note).worker for note in notes[:_LOOKED_AT])
+        return Counter(worker for worker in seen if worker)
 
     def _view(self, home: Home, trail: Trail) -> Timeline:
         return view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
@@ -143,6 +152,16 @@ class Reader:
                     found.append((started_at, home.index, trail.task_id, 0))
         found.sort()
         return found[:_OFFENDERS]
+
+
+def _grown(now: Counter[str], before: Counter[str], prefix: str = "") -> list[Share]:
+    """The commonest whose share has grown; nothing where there is no before."""
+    of, of_before = now.total(), before.total()
+    return [
+        Share(what=f"{prefix}{name}", count=count, of=of, count_before=before[name], of_before=of_before)
+        for name, count in now.most_common(_MOST_PARTS)
+        if of_before and count >= _FEWEST and count / of - before[name] / of_before >= _GROWN
+    ]
 
 
 def _split(names: Iterable[str]) -> tuple[tuple[str, int], ...]:

@@ -23,8 +23,10 @@ def test_how_it_went_and_who_was_in_it() -> None:
     assert sum(found.slots) == 9
     assert found.slots[-1] == 5
     assert found.fired_24h == 2
-    (share,) = found.changed
-    assert (share.what, share.count, share.of, share.count_before) == ("New", 5, 5, 0)
+    assert [(one.what, one.count, one.of, one.count_before, one.of_before) for one in found.changed] == [
+        ("New", 5, 5, 0, 4),
+        ("worker w2", 5, 5, 0, 4),
+    ]
 
 
 def test_open_dead_letters() -> None:
