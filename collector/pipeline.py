@@ -17,6 +17,7 @@ from collector.alerting.lifecycle import AlertRule
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
+from collector.casebook import Casebook
 from collector.ingest import Ingest
 from collector.model.alert import Alert, Notification
 from collector.model.labels import labels_of
@@ -77,6 +78,7 @@ class Witness(msgspec.Struct, frozen=True):
 
     rule: AlertRule
     facts: tuple[str, ...]
+    metrics: tuple[str, ...]
     window: float
     pages: bool
     is_celery: bool
@@ -109,6 +111,7 @@ class Pipeline:
         if limits.celery_exporter:
             self.store.count_by_host()
             self.store.hosts.is_exposed = True
+        self.casebook = Casebook(self.store, self.stitcher)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
         self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
@@ -205,7 +208,8 @@ class Pipeline:
             since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
             labels = dict(alert.labels)
             rows = matching_rows(self.rows, celery.own_labels(labels) if witness.is_celery else labels)
-            alert.evidence = self.stitcher.evidence(rows, witness.facts, since)
+            at = self.ticker.instant
+            alert.evidence = self.casebook.evidence(alert, rows, witness.facts, witness.metrics, since, at)
             witness.rule.show(alert.labels, alert.evidence)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 
@@ -251,6 +255,7 @@ def _witness(rule: AlertRule) -> Witness:
     return Witness(
         rule,
         facts,
+        tuple(dict.fromkeys(names)),
         max(rule.windows, default=0.0),
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),

@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
-from collector import channels
-from collector.channels import ChannelConfig, webhook
+from collector import channels, ownwords
+from collector.channels import ChannelConfig, alertmanager, chat_urls, webhook
 from collector.documents.substitute import secret
 from collector.model.errors import ChannelError, Problem, ProblemsError
 from collector.model.secret import Secret
+from collector.ownwords import Worded
 from collector.routing import kinds
 from collector.routing.group import Target
 from collector.routing.kinds import Http, Options
@@ -85,7 +86,10 @@ def _headers(http: Http, read_file: ReadFile | None) -> dict[str, Secret]:
 
 
 def _apprise(given: _Given) -> ChannelConfig:
-    return channels.from_url(given.secret("url"))
+    written = (given.options.title, given.options.body)
+    words = ownwords.compiled(*written)
+    config = channels.from_url(given.secret("url"))
+    return config if words is None else Worded(inner=config, words=words, name=config.name, source=written)
 
 
 def _webhook(given: _Given) -> ChannelConfig:
@@ -100,19 +104,22 @@ def _webhook(given: _Given) -> ChannelConfig:
 
 
 def _slack(given: _Given) -> ChannelConfig:
-    channel = f"/{quote(given.options.channel, safe='')}" if given.options.channel else ""
+    options: kinds.Slack = given.options
+    where = {"channel": options.channel} if options.channel else {}
     if token := given.secret("app_token"):
-        return channels.from_url(f"slack://{quote(token, safe='-')}{channel}")
-    url = given.secret("api_url")
-    parts = urlsplit(url)
-    if parts.hostname != "hooks.slack.com":
-        raise ChannelError("the URL is not Slack's own: use `webhook_configs`, or `apprise_configs`", retryable=False)
-    return channels.from_url(f"slack://{parts.path.removeprefix('/services/')}{channel}")
+        if not where:
+            raise ChannelError("a bot needs to know its `channel`", retryable=False)
+        bearer = {"Authorization": Secret(f"Bearer {token}")}
+        return chat_urls.target("slack", options.app_url or _SLACK_API, options=where, headers=bearer)
+    return chat_urls.target("slack", given.secret("api_url"), options=where)
+
+
+_SLACK_API = "https://slack.com/api/chat.postMessage"
 
 
 def _discord(given: _Given) -> ChannelConfig:
-    address = urlsplit(given.secret("webhook_url")).path.partition("/webhooks/")[2]
-    return channels.from_url(f"discord://{address}")
+    url = given.secret("webhook_url")
+    return chat_urls.target("discord", f"{url}{'&' if '?' in url else '?'}wait=true")
 
 
 def _workflow(given: _Given) -> ChannelConfig:
@@ -130,8 +137,10 @@ def _connector(given: _Given) -> ChannelConfig:
 
 def _telegram(given: _Given) -> ChannelConfig:
     options: kinds.Telegram = given.options
-    topic = f":{options.message_thread_id}" if options.message_thread_id else ""
-    return channels.from_url(f"tgram://{given.secret('bot_token')}/{given.secret('chat_id')}{topic}/")
+    topic = {"topic": str(options.message_thread_id)} if options.message_thread_id else {}
+    base = (options.api_url or "https://api.telegram.org").rstrip("/")
+    url = f"{base}/bot{given.secret('bot_token')}/sendMessage"
+    return chat_urls.target("telegram", url, options={"chat": given.secret("chat_id"), **topic})
 
 
 def _email(given: _Given) -> ChannelConfig:
@@ -151,7 +160,12 @@ def _pagerduty(given: _Given) -> ChannelConfig:
     key = given.secret("routing_key")
     if not key:
         raise ChannelError("only `routing_key` is served: make an integration of Events API v2", retryable=False)
-    return channels.from_url(f"pagerduty://{quote(key, safe='')}@{quote(key, safe='')}")  # the second is not used
+    url = given.options.url or "https://events.pagerduty.com/v2/enqueue"
+    return chat_urls.target("pagerduty", url, options={"key": key})
+
+
+def _alertmanager(given: _Given) -> ChannelConfig:
+    return msgspec.structs.replace(alertmanager.at_address(given.secret("url")), headers=given.http())
 
 
 def _opsgenie(given: _Given) -> ChannelConfig:
@@ -179,22 +193,22 @@ _WHERE = "webhook_url webhook_url_file"
 _BY_HTTP = "http_config"
 
 KINDS: Mapping[str, _Kind] = {
-    "apprise": _Kind(_apprise, "url url_file"),
+    "apprise": _Kind(_apprise, "url url_file title body"),
     "webhook": _Kind(_webhook, f"url url_file max_alerts timeout {_BY_HTTP}"),
-    "slack": _Kind(_slack, "api_url api_url_file app_token app_token_file channel"),
+    "slack": _Kind(_slack, "api_url api_url_file app_token app_token_file app_url channel"),
     "discord": _Kind(_discord, _WHERE),
     "msteams": _Kind(_connector, _WHERE),
     "msteamsv2": _Kind(_workflow, _WHERE),
-    "telegram": _Kind(_telegram, "bot_token bot_token_file chat_id chat_id_file message_thread_id"),
+    "telegram": _Kind(_telegram, "bot_token bot_token_file chat_id chat_id_file message_thread_id api_url"),
     "email": _Kind(
         _email,
         "to from smarthost auth_username auth_password auth_password_file require_tls force_implicit_tls",
     ),
-    "pagerduty": _Kind(_pagerduty, "routing_key routing_key_file"),
+    "pagerduty": _Kind(_pagerduty, "routing_key routing_key_file url"),
     "opsgenie": _Kind(_opsgenie, "api_key api_key_file api_url"),
     "pushover": _Kind(_pushover, "user_key user_key_file token token_file"),
     "victorops": _Kind(_victorops, "api_key api_key_file routing_key"),
-    "alertmanager": _Kind(None, instead="`webhook_configs`"),
+    "alertmanager": _Kind(_alertmanager, f"url url_file {_BY_HTTP}"),
     "sns": _Kind(None, instead="`apprise_configs` with url: sns://ACCESS_KEY/SECRET/REGION/TOPIC"),
     "wechat": _Kind(None, instead="`apprise_configs` with url: wecombot://BOT_KEY"),
     "webex": _Kind(None, instead="`apprise_configs` with url: wxteams://WEBHOOK_TOKEN"),
@@ -250,7 +264,8 @@ def understood(routing: Routing) -> tuple[list[ChannelConfig], dict[str, list[Ta
             if configs.setdefault(config.name, config) != config:  # the same place, asked for in another way
                 config = msgspec.structs.replace(config, name=f"{config.name} of {receiver.name}")  # type: ignore[type-var]
                 configs[config.name] = config
-            targets[config.name] = Target(config.name, spec.send_resolved)
+            # Nobody else tells an Alertmanager of an end, and it is the one to decide who hears of it.
+            targets[config.name] = Target(config.name, spec.send_resolved or spec.kind == "alertmanager")
         told[receiver.name] = list(targets.values())
     if problems:
         raise ProblemsError(problems)

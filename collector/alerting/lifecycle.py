@@ -320,6 +320,8 @@ class AlertRule(Rule):
         if not life.element.says(element) or not self._has_fixed_texts:
             annotations = self._annotations(element, scene)
             is_new_text = (alert.value, alert.annotations) != (element.value, annotations)
+            alert.lowest = min(alert.value if alert.lowest is None else alert.lowest, element.value)
+            alert.highest = max(alert.value if alert.highest is None else alert.highest, element.value)
             alert.value, alert.annotations = element.value, annotations
             life.element = element
         life.gone_since = None

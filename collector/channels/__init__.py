@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from collector.channels import apprise, log, webhook
-from collector.model.alert import Channel
+from collector.model.alert import Channel, Notification
 
 __all__ = ["CHANNELS", "ChannelConfig", "from_url"]
 
@@ -26,6 +26,10 @@ class ChannelConfig(Protocol):
 
     def open(self) -> Channel:
         """The channel itself. Connects to nothing yet."""
+        ...
+
+    def preview(self, notification: Notification) -> str:
+        """What would be sent, as text; secrets as stars."""
         ...
 
 

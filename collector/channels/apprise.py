@@ -19,7 +19,10 @@ from typing import Any
 
 import msgspec
 
-from collector.channels import thread
+from collector.channels import texts, thread
+from collector.channels.chat import ChatConfig
+from collector.channels.chat_urls import from_plugin, most
+from collector.channels.texts import Form
 from collector.channels.verdict import refusal, seconds_to_wait, tag, veil
 from collector.model.alert import Notification
 from collector.model.errors import ChannelError
@@ -27,6 +30,8 @@ from collector.model.secret import Secret
 
 MOST_SPACING = 1.0
 """Apprise spaces most services by 5.5 s, more than they ask for; past this a 429 says when to come again."""
+_BAD_STATUS = frozenset((400, 413, 422))
+"""Answers that may speak of the content: it is said once more, without anything that could be markup."""
 _TYPES = {"firing": "failure", "resolved": "success"}
 
 
@@ -37,6 +42,10 @@ class AppriseConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     service: str
     spacing_seconds: float
+    limit: int
+    """Characters of title and text together."""
+    title_limit: int
+    """0 where the title is a part of the text."""
 
     @property
     def description(self) -> str:
@@ -47,19 +56,35 @@ class AppriseConfig(msgspec.Struct, frozen=True, kw_only=True):
         """A channel to this target."""
         return AppriseChannel(self)
 
+    @property
+    def form(self) -> Form:
+        """What the service takes, as far as apprise knows it."""
+        escape = texts.as_it_is if self.service == "E-Mail" else texts.unmentioned
+        return Form(limit=self.limit, unit="bytes", title_limit=self.title_limit, escape=escape)
 
-def from_url(url: str) -> AppriseConfig:
-    """Any apprise URL. Raises ChannelError, with what to write instead, for one that apprise does not understand."""
+    def preview(self, notification: Notification) -> str:
+        """Title and text that would be handed to apprise."""
+        return "\n".join(texts.fit(notification.title, notification.text, self.form))
+
+
+def from_url(url: str) -> AppriseConfig | ChatConfig:
+    """Any apprise URL; to where we write ourselves, a target of our own kind.
+
+    Raises ChannelError, with what to write instead, for one that apprise does not understand.
+    """
     plugin = _plugin(url)
     scheme = url.partition("://")[0].lower()
     # In many services' URLs the host is the token; only what a service declares as its host may be shown.
     is_host = "host" in plugin.template_tokens and not plugin.template_tokens["host"].get("private")
     host = f"{plugin.host}{f':{plugin.port}' if plugin.port else ''}" if is_host and plugin.host else ""
-    return AppriseConfig(
+    name = f"{scheme}://{host}#{tag(url)}"
+    return from_plugin(plugin, url, name) or AppriseConfig(
         url=Secret(url),
-        name=f"{scheme}://{host}#{tag(url)}",
+        name=name,
         service=str(plugin.service_name),
         spacing_seconds=min(float(type(plugin).request_rate_per_sec), MOST_SPACING),
+        limit=most(plugin) or max(plugin.body_maxlen - len("\r\n"), 100),
+        title_limit=max(plugin.title_maxlen, 0),
     )
 
 
@@ -111,12 +136,20 @@ class AppriseChannel:
         """One try, in its thread."""
         if self._server is None:
             self._server = _server(self._config.url.reveal())
+        form = self._config.form
+        heard = self._try(notification, form)
+        if not heard.is_taken and any(answer[0] in _BAD_STATUS for answer in heard.answers[-1:]):
+            heard = self._try(notification, form.plain())
+        return heard
+
+    def _try(self, notification: Notification, form: Form) -> _Heard:
         heard = _Heard()
         _listening.set(heard)
+        title, text = texts.fit(notification.title, notification.text, form)
         heard.is_taken = bool(
             self._server.notify(
-                title=notification.title,
-                body=notification.text,
+                title=title,
+                body=text,
                 notify_type=_TYPES[notification.status],
                 body_format="text",
             )

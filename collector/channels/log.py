@@ -37,6 +37,10 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         """A channel to the stream."""
         return LogChannel(self)
 
+    def preview(self, notification: Notification) -> str:
+        """What would be written."""
+        return (block(notification) if self.form == "text" else line(notification)).rstrip("\n")
+
 
 def from_url(url: str) -> LogConfig:
     """`log:` or `log:json`. Raises ChannelError for other forms."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from urllib.parse import unquote
 
 from collector.model.errors import ChannelError
-from collector.model.secret import STARS, mask
+from collector.model.secret import STARS, Secret, mask
 
 _RETRYABLE = frozenset((408, 425, 429))
 _LONGEST_WAIT = 600.0  # so long nobody is told anything by this target: one that names more is asked again all the same
@@ -46,13 +47,16 @@ def tag(url: str) -> str:
     return hashlib.sha256(url.encode()).hexdigest()[:6]
 
 
-def veil(text: str, url: str, shown: str = "") -> str:
-    """The text without anything that stands in the URL after its scheme, except what stands in `shown` as well.
+def veil(text: str, url: str, shown: str = "", secrets: Iterable[Secret] = ()) -> str:
+    """The text without the secrets and all that stands in the URL after its scheme, except what stands in `shown` too.
 
     In a chat service's URL every part may be the secret, and its error texts like to repeat them.
     """
     rest = url.partition("://")[2]
     parts = {part for part in re.split(r"[/:@?&=#,]+", rest) if len(part) > 3}
+    for secret in secrets:
+        value = secret.reveal()
+        parts |= {part for part in (value, *value.split()[1:]) if len(part) > 3}
     for part in sorted(parts | {unquote(part) for part in parts}, key=len, reverse=True):
         if part not in shown:
             text = text.replace(part, STARS)

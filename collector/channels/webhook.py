@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
-from collector.channels.verdict import refusal, seconds_to_wait, tag, veil
+from collector.channels.post import Poster
+from collector.channels.verdict import refusal, tag, veil
 from collector.model.alert import Alert, Evidence, Notification
 from collector.model.errors import ChannelError
 from collector.model.secret import Secret
@@ -39,6 +39,10 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
         """A channel to this target."""
         return WebhookChannel(self)
 
+    def preview(self, notification: Notification) -> str:
+        """The JSON that would be posted, indented."""
+        return msgspec.json.format(body(notification, self.max_alerts)).decode()
+
 
 def from_url(url: str) -> WebhookConfig:
     """`webhook+https://[user:password@]host[:port]/path?query`. Raises ChannelError for what is none."""
@@ -59,7 +63,7 @@ class WebhookChannel:
 
     def __init__(self, config: WebhookConfig) -> None:
         self._config = config
-        self._session: aiohttp.ClientSession | None = None
+        self._poster = Poster(config.name, config.timeout_seconds, config.connect_seconds)
 
     @property
     def name(self) -> str:
@@ -74,39 +78,17 @@ class WebhookChannel:
     async def send(self, notification: Notification) -> None:
         """POST; 2xx is confirmed. Raises ChannelError for every other answer, and for none."""
         config = self._config
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=config.timeout_seconds, connect=config.connect_seconds)
-            self._session = aiohttp.ClientSession(timeout=timeout)
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "tasktrail",
-            "Idempotency-Key": notification.key,
-            **{name: value.reveal() for name, value in config.headers.items()},
-        }
-        try:
-            # A redirected POST would become a GET and look like a success, so redirects are refused as they are.
-            async with self._session.post(
-                config.url.reveal(),
-                data=body(notification, config.max_alerts),
-                headers=headers,
-                allow_redirects=False,
-            ) as answer:
-                if 200 <= answer.status < 300:
-                    return
-                wait = seconds_to_wait(answer.headers.get("Retry-After"), answer.headers.get("Date"))
-                said = (await answer.content.read(1_000)).decode(errors="replace")
-        except TimeoutError:
-            raise ChannelError(f"{self.name} gave no answer in {config.timeout_seconds:g} s", retryable=True) from None
-        except (aiohttp.ClientError, OSError) as error:
-            # The library's text may hold the whole URL; its type says enough.
-            raise ChannelError(f"{self.name} is not reached: {_cause(error)}", retryable=True) from None
-        raise refusal(self.name, answer.status, retry_after=wait, detail=veil(said, config.url.reveal(), self.name))
+        url = config.url.reveal()
+        headers = {name: value.reveal() for name, value in config.headers.items()}
+        data = body(notification, config.max_alerts)
+        answer = await self._poster.post(url, data, {"Idempotency-Key": notification.key, **headers})
+        if not answer.is_2xx:
+            said = veil(answer.text, url, self.name, config.headers.values())
+            raise refusal(self.name, answer.status, retry_after=answer.wait, detail=said)
 
     async def close(self) -> None:
         """Give back the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._poster.close()
 
 
 class _Alert(msgspec.Struct, frozen=True, rename="camel"):
@@ -160,19 +142,14 @@ def _alert(alert: Alert, external_url: str) -> _Alert:
         status=alert.state,
         labels=dict(alert.labels),
         annotations=dict(alert.annotations),
-        starts_at=_rfc3339(alert.active_at if alert.fired_at is None else alert.fired_at),
-        ends_at=NO_TIME if alert.resolved_at is None else _rfc3339(alert.resolved_at),
+        starts_at=rfc3339(alert.active_at if alert.fired_at is None else alert.fired_at),
+        ends_at=NO_TIME if alert.resolved_at is None else rfc3339(alert.resolved_at),
         generator_url=alert.generator_url or external_url,
         fingerprint=alert.fingerprint,
         evidence=alert.evidence,
     )
 
 
-def _rfc3339(at: float) -> str:
+def rfc3339(at: float) -> str:
+    """Unix seconds as Go writes them, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _cause(error: BaseException) -> str:
-    """The operating system's word where there is one, else the name of the error."""
-    number = getattr(error, "strerror", None)
-    return str(number) if number else type(error).__name__

@@ -51,6 +51,12 @@ class Named(int):
         return made
 
 
+class Slice(list[Any]):
+    """A slice of a named type with methods; `fields` holds what they give."""
+
+    fields: Mapping[str, Any] = {}
+
+
 class Samples(list[Structure]):
     """What `query` gives: a list of `Labels` and `Value`."""
 

@@ -27,11 +27,36 @@ class Offender(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """The share of one error class, worker or label among all, now and in as long a time before."""
+
+    what: str
+    count: int
+    of: int
+    count_before: int
+    of_before: int
+
+
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Up to five offending tasks, newest first, and the commonest error classes with their counts."""
 
     offenders: tuple[Offender, ...] = ()
     top_errors: tuple[tuple[str, int], ...] = ()
+    workers: tuple[tuple[str, int], ...] = ()
+    """Of the latest tasks that the alert is about, how many ran on each worker; the commonest first."""
+    queues: tuple[tuple[str, int], ...] = ()
+    callers: tuple[tuple[str, int], ...] = ()
+    changed: tuple[Share, ...] = ()
+    """What has a larger share than in the time before."""
+    slots: tuple[float, ...] = ()
+    """Events per slot up to the instant at which it fired, of the first counter that the rule reads."""
+    slot_seconds: float = 0.0
+    slots_of: str = ""
+    """The counter's name."""
+    open_dead_letters: int | None = None
+    """Still open when it fired, where the alert is about dead letters."""
+    fired_24h: int = 0
+    """How often it fired within a day, this time included."""
 
 
 class Alert(msgspec.Struct, kw_only=True):
@@ -45,6 +70,9 @@ class Alert(msgspec.Struct, kw_only=True):
     value: float
     active_at: float
     """When the expression became true, Unix seconds."""
+    lowest: float | None = None
+    """The least value of this episode so far; None: the value was always the same."""
+    highest: float | None = None
     fired_at: float | None = None
     resolved_at: float | None = None
     blind: bool = False
@@ -85,6 +113,10 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     ack_url: str = ""
     """Signed links for people, which `text` holds too; "" where there is no external URL to build them on."""
     silence_url: str = ""
+
+    def count(self, state: AlertState) -> int:
+        """How many of its alerts are in a state."""
+        return sum(alert.state == state for alert in self.alerts)
 
     def listed(self) -> dict[str, Any]:
         """As plain data for JSON: what was said to whom, the alerts by their fingerprints."""

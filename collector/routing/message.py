@@ -6,29 +6,20 @@ bounded here and says how much more there is. Nothing is escaped: markup differs
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
-from collector.model.alert import Alert, Offender
+from collector.model.alert import Alert
 from collector.model.labels import Labels
-from collector.model.secret import mask
-from collector.model.shown import shown
+from collector.model.severity import urgency
+from collector.routing.evidence_text import evidence_lines, line_of
 
-SEVERITIES: Mapping[str, int] = {
-    **dict.fromkeys(("page", "critical", "emergency", "fatal"), 0),
-    **dict.fromkeys(("error", "high", "major"), 1),
-    **dict.fromkeys(("warning", "ticket", "medium", "minor"), 2),
-    **dict.fromkeys(("info", "low", "none"), 3),
-}
-"""How urgent a `severity` label is, 0 first. A word that is not here ranks as a warning."""
 LEAST = 4
 """Ranks after every severity."""
 
 MOST_ALERTS = 10
-MOST_OFFENDERS = 5
 MOST_RUNBOOK_LINES = 8
 MOST_TEXT = 6_000
 """Characters of a whole text; a line that would go past is left out, with a mark."""
@@ -47,7 +38,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
 def rank(alert: Alert) -> int:
     """The alert's urgency; lower is more urgent."""
-    return SEVERITIES.get(_label(alert.labels, "severity").lower(), 2)
+    return urgency(alert.labels)
 
 
 def order(alerts: Iterable[Alert]) -> list[Alert]:
@@ -72,7 +63,7 @@ def compose(alerts: Sequence[Alert], wording: Wording) -> tuple[str, str]:
     lead = alerts[0]
     link, page = _runbook(lead, wording)
     lines = [f"severity: {_severity(lead)}   owner: {_owner(lead)}", link]
-    rest = [f"{name}: {_line(value, _SHORT)}" for name, value in shared if name not in _SAID]
+    rest = [f"{name}: {line_of(value, _SHORT)}" for name, value in shared if name not in _SAID]
     lines += [line for line in (_place(shared), "   ".join(rest)) if line]
     lines += ["", *_headline(lead)]
     if len(alerts) == 1:
@@ -81,7 +72,7 @@ def compose(alerts: Sequence[Alert], wording: Wording) -> tuple[str, str]:
         lines += _listed(alerts, len(firing), frozenset(shared), wording)
     if firing and page:
         lines += ["", "from the runbook:", *page]
-    lines += _evidence(firing, shared)
+    lines += evidence_lines(firing[:MOST_ALERTS], shared, wording.external_url)
     return _title(alerts, len(firing), shared), _bounded(lines)
 
 
@@ -129,23 +120,23 @@ def _title(alerts: Sequence[Alert], firing: int, shared: Labels) -> str:
         name = f"{', '.join(names[:3])}{' ...' * (len(names) > 3)}"
     place = _place(shared)
     where = f": {place}" if place else ""
-    return _line(f"[{status}{count}] {name} ({_severity(alerts[0])}, owner {_owner(alerts[0])}){where}", 2 * _SHORT)
+    return line_of(f"[{status}{count}] {name} ({_severity(alerts[0])}, owner {_owner(alerts[0])}){where}", 2 * _SHORT)
 
 
 def _headline(alert: Alert) -> list[str]:
     """What the rule's author says of it."""
     notes = dict(alert.annotations)
     is_over = alert.state == "resolved"
-    lines = [_line(f"{'it was: ' * is_over}{notes.get('summary') or _name(alert)}", _LONG)]
+    lines = [line_of(f"{'it was: ' * is_over}{notes.get('summary') or _name(alert)}", _LONG)]
     if not is_over and notes.get("description"):
-        lines.append(_line(notes["description"], _LONG))
+        lines.append(line_of(notes["description"], _LONG))
     return lines
 
 
 def _facts(alert: Alert) -> list[str]:
     """Since when and how much; or how long it lasted."""
     if alert.state == "firing":
-        lines = [f"firing since {iso(alert.active_at)}, value {alert.value:.6g}"]
+        lines = [f"firing since {iso(alert.active_at)}, value {alert.value:.6g}{_span(alert)}{_often(alert)}"]
     else:
         lines = [f"resolved: {_lasted(alert)}"]
     if alert.flapping:
@@ -153,19 +144,31 @@ def _facts(alert: Alert) -> list[str]:
     if alert.blind:
         lines.append("blind: a source of this rule says nothing now; the alert is kept as it was")
     if alert.resolve_reason:
-        lines.append(f"ended because: {_line(alert.resolve_reason, _LONG)}")
+        lines.append(f"ended because: {line_of(alert.resolve_reason, _LONG)}")
     return lines
+
+
+def _span(alert: Alert) -> str:
+    """Between which values it moved in this episode; whether high or low is bad only the rule's author knows."""
+    if alert.lowest is None or alert.highest is None or alert.lowest == alert.highest:
+        return ""
+    return f" (from {alert.lowest:.6g} to {alert.highest:.6g} so far)"
+
+
+def _often(alert: Alert) -> str:
+    fired = alert.evidence.fired_24h if alert.evidence else 0
+    return f", fired {fired:,} times in 24 h" if fired > 1 else ""
 
 
 def _listed(alerts: Sequence[Alert], firing: int, shared: frozenset[tuple[str, str]], wording: Wording) -> list[str]:
     """The first alerts of many, each by what sets it apart from the others; then how many more there are."""
     lines = ["", f"{firing:,} firing, {len(alerts) - firing:,} resolved:"]
     for alert in alerts[:MOST_ALERTS]:
-        own = [f"{name}={_line(value, _SHORT)}" for name, value in alert.labels if (name, value) not in shared]
+        own = [f"{name}={line_of(value, _SHORT)}" for name, value in alert.labels if (name, value) not in shared]
         summary = dict(alert.annotations).get("summary", "")
-        lines.append(f"- {'  '.join(own) or _line(summary, _LONG) or _name(alert)}")
+        lines.append(f"- {'  '.join(own) or line_of(summary, _LONG) or _name(alert)}")
         if own and summary and summary != dict(alerts[0].annotations).get("summary"):
-            lines.append(f"  {_line(summary, _LONG)}")
+            lines.append(f"  {line_of(summary, _LONG)}")
         lines += [f"  {line}" for line in _facts(alert)]
     if len(alerts) > MOST_ALERTS:
         lines.append(_more(len(alerts) - MOST_ALERTS, wording))
@@ -187,57 +190,15 @@ def _runbook(alert: Alert, wording: Wording) -> tuple[str, list[str]]:
     if not url:
         return "runbook: none given", []
     if "://" in url:
-        return f"runbook: {_line(url, _LONG)}", []
+        return f"runbook: {line_of(url, _LONG)}", []
     if wording.external_url:
         link = f"{wording.external_url.rstrip('/')}/{url.lstrip('/')}"
-        return f"runbook: {_line(link, _LONG)}", []
+        return f"runbook: {line_of(link, _LONG)}", []
     name = url.rstrip("/").rpartition("/")[2].removesuffix(".md")
     page = [line for line in map(str.strip, wording.runbooks.get(name, "").splitlines()) if line]
     if page and page[0].startswith("# "):
         del page[0]  # the page's title says what the alert's name has said
-    return f"runbook: {_line(name, _SHORT)}", [f"  {_line(line, 2 * _SHORT)}" for line in page[:MOST_RUNBOOK_LINES]]
-
-
-def _evidence(alerts: Sequence[Alert], shared: Labels) -> list[str]:
-    """The offending tasks of all alerts together, newest first, and the commonest error classes."""
-    offenders: dict[tuple[str, str], Offender] = {}
-    errors: Counter[str] = Counter()
-    for alert in alerts[:MOST_ALERTS]:
-        if alert.evidence is None:
-            continue
-        errors.update(dict(alert.evidence.top_errors))
-        for offender in alert.evidence.offenders:
-            offenders.setdefault((offender.task, offender.task_id), offender)
-    lines: list[str] = []
-    if offenders:
-        newest = sorted(offenders.values(), key=lambda offender: -offender.at)[:MOST_OFFENDERS]
-        lines += ["", "offending tasks, newest first:"]
-        for offender in newest:
-            lines += _offender(offender, shared)
-    if errors:
-        lines += ["", f"top errors: {', '.join(f'{_line(name, _SHORT)} {n:,}' for name, n in errors.most_common(5))}"]
-    return lines
-
-
-def _offender(offender: Offender, shared: Labels) -> list[str]:
-    """Two or three lines of one task; its name and queue only where the head has not named them."""
-    tries = f"{offender.attempts} attempt{'s' * (offender.attempts != 1)}" if offender.attempts else ""
-    what = (offender.state, offender.error, tries)
-    known = dict(shared)
-    where = (
-        ("task", "" if known.get("task") == offender.task else offender.task),
-        ("queue", "" if known.get("queue") == offender.queue else offender.queue),
-        ("worker", offender.worker),
-        ("caller", offender.caller),
-        ("trace", offender.trace_id),
-    )
-    lines = [f"- {_line(offender.task_id, _SHORT)}: {', '.join(_line(text, _SHORT) for text in what if text)}"]
-    place = "  ".join(f"{name} {_line(text, _SHORT)}" for name, text in where if text)
-    if place:
-        lines.append(f"  {place}")
-    if offender.error_message:
-        lines.append(f"  {_line(mask(offender.error_message), 2 * _SHORT)}")
-    return lines
+    return f"runbook: {line_of(name, _SHORT)}", [f"  {line_of(line, 2 * _SHORT)}" for line in page[:MOST_RUNBOOK_LINES]]
 
 
 def _place(labels: Labels) -> str:
@@ -245,30 +206,24 @@ def _place(labels: Labels) -> str:
     known = dict(labels)
     task, queue = known.get("task", ""), known.get("queue", "")
     if task and queue:
-        return f"{_line(task, _SHORT)} on {_line(queue, _SHORT)}"
-    return _line(task or (queue and f"queue {queue}"), _SHORT)
+        return f"{line_of(task, _SHORT)} on {line_of(queue, _SHORT)}"
+    return line_of(task or (queue and f"queue {queue}"), _SHORT)
 
 
 def _name(alert: Alert) -> str:
-    return _line(_label(alert.labels, "alertname"), _SHORT) or "alert without a name"
+    return line_of(_label(alert.labels, "alertname"), _SHORT) or "alert without a name"
 
 
 def _severity(alert: Alert) -> str:
-    return _line(_label(alert.labels, "severity"), _SHORT) or "none"
+    return line_of(_label(alert.labels, "severity"), _SHORT) or "none"
 
 
 def _owner(alert: Alert) -> str:
-    return _line(_label(alert.labels, "owner") or _label(alert.labels, "team"), _SHORT) or "unassigned"
+    return line_of(_label(alert.labels, "owner") or _label(alert.labels, "team"), _SHORT) or "unassigned"
 
 
 def _label(labels: Labels, name: str) -> str:
     return next((value for key, value in labels if key == name), "")
-
-
-def _line(text: str, most: int) -> str:
-    """The text on one line of at most so many characters: a traceback must not break the layout."""
-    text = shown(" ".join(text[: 4 * most].split()))
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _bounded(lines: Sequence[str]) -> str:

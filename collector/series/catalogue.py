@@ -90,6 +90,12 @@ class Catalogue:
         """The family of a metric, whose name may have the suffix of a histogram."""
         return next(one for one in self.families if name.removeprefix(one.metric.name) in {"", *SUFFIXES})
 
+    def of_rows(self, family: Family, rows: Sequence[int]) -> Array:
+        """Columns of a family's series that belong to these rows; not of the one that stands for the overflow."""
+        owners = np.array(family.members.owners, np.int64)
+        wanted = (owners >= 0) & np.isin(owners // _ERRORS, rows)
+        return np.array(family.members.columns, np.int64)[wanted]
+
     def columns(self, codes: Array, version: int) -> Array:
         """Columns of `counts` for codes of facts."""
         self._by_code = _reaching(self._by_code, codes)

@@ -5,7 +5,7 @@ Asked at every evaluation of every rule, so what can be decided once per selecto
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -72,6 +72,21 @@ class Selector:
             choices = self._plans[name, matchers] = self._choices(name, matchers)
         found = [self._chosen(choice, choice.members.select(choice.matchers)) for choice in choices]
         return tuple(series for series in found if series.labels)
+
+    def of_rows(self, name: str, rows: Sequence[int]) -> Series | None:
+        """The series of a counter or gauge that belong to these rows, without labels; None: there are none.
+
+        No plan is kept for it: it is asked for each alert that fires, and always for other rows.
+        """
+        family = self.event_fed.get(name)
+        if family is None or family.metric.type == "histogram":
+            return None
+        columns, counts = self._catalogue.of_rows(family, rows), self._catalogue.counts
+        if not len(columns):
+            return None
+        if family.metric.type == "gauge":
+            return Gauge(name, (), columns, self._catalogue.downs.take(columns), counts)
+        return Series(name, (), columns, counts)
 
     def _choices(self, name: str | None, matchers: tuple[Matcher, ...]) -> list[Choice]:
         of_name = [matcher for matcher in matchers if matcher.name == _NAME]

@@ -220,6 +220,10 @@ class Store:
         """The matching series, one set per metric that has any; a matcher of `le` gives a histogram's `le` series."""
         return self._selector.select(name, matchers)
 
+    def of_rows(self, name: str, rows: Sequence[int]) -> Series | None:
+        """The series of an event-fed counter or gauge of these rows, without labels; None: there are none."""
+        return self._selector.of_rows(name, rows)
+
     def buckets(self, series: SeriesSet) -> Series:
         """The 20 `le` series of each histogram of a set of kind "histogram", as counters; else TypeError."""
         if not isinstance(series, Histogram):

@@ -6,6 +6,7 @@ but for failures and for the few durations that beat the slowest of their minute
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable
 from heapq import heappush, heappushpop
@@ -30,7 +31,7 @@ NOTABLE = frozenset(
     )
 )
 _RING = 16
-_SLOT_SECONDS = 15.0
+SLOT_SECONDS = 15.0
 _SLOTS = 240
 _SLOWEST = 5
 _MINUTES = 5
@@ -87,7 +88,7 @@ class Notes:
         slots = self._errors.get(code)
         if slots is None:
             slots = self._errors[code] = deque(maxlen=_SLOTS)
-        start = at - at % _SLOT_SECONDS
+        start = at - at % SLOT_SECONDS
         if not slots or slots[-1][0] < start:
             slots.append((start, Counter()))
         slots[-1][1][error] += 1
@@ -137,13 +138,19 @@ class Notes:
 
     def top_errors(self, rows: Iterable[int], facts: Iterable[str], since: float) -> list[tuple[int, int]]:
         """The commonest error ids with their counts, to 15 seconds."""
+        counts = self.errors(rows, facts, since, math.inf)
+        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SLOWEST]
+
+    def errors(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> Counter[int]:
+        """Error ids with their counts, in slots that end after `since` and begin no later than `until`; of an hour."""
         counts: Counter[int] = Counter()
+        rows = tuple(rows)
         for fact in facts:
             for row in rows:
                 for start, errors in self._errors.get(row * STRIDE + FACT_CODE.get(fact, STRIDE), ()):
-                    if start + _SLOT_SECONDS > since:
+                    if since < start + SLOT_SECONDS and start <= until:
                         counts.update(errors)
-        return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SLOWEST]
+        return counts
 
     # Over a restart
 

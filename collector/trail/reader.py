@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from collector.model.alert import Evidence, Offender
+from collector.model.alert import Evidence, Offender, Share
+from collector.model.personal import mask_personal
 from collector.model.secret import mask
-from collector.trail.evidence import Note, Notes
+from collector.trail.evidence import SLOT_SECONDS, Note, Notes
 from collector.trail.keep import Home, Keep
 from collector.trail.rows import Errors, Rows
 from collector.trail.timeline import Timeline, view
@@ -16,6 +18,12 @@ from collector.trail.trail import DOWN, M_DOWN, M_IRREGULAR, M_UP, UP, Trail
 from collector.trail.transitions import MEASURES
 
 _OFFENDERS = 5
+_LOOKED_AT = 32
+"""So many tasks are looked up for the split by worker, queue and caller."""
+_MOST_PARTS = 5
+_GROWN = 0.2
+_FEWEST = 3
+"""Fewer of a kind are no trend."""
 _TRACE_TASKS = 1_000
 _OLDEST_LOOKED_AT = 20_000
 """How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step."""
@@ -66,18 +74,49 @@ class Reader:
             for trail in home.open.values():
                 yield self._view(home, trail)
 
-    def evidence(self, rows: Sequence[int], facts: Sequence[str], since: float) -> Evidence:
-        """Offenders and top errors of these rows and facts after `since` (axis time)."""
+    def evidence(self, rows: Sequence[int], facts: Sequence[str], since: float, *, is_close: bool = True) -> Evidence:
+        """Offenders and top errors of these rows and facts after `since` (axis time).
+
+        A close look takes in more tasks than are shown, for the split by worker, queue and caller.
+        """
         notes = self._notes.recent(rows, facts, since) + self._notes.slowest(rows, facts, since)
         if "flight_up" in facts and len(notes) < _OFFENDERS:
             notes += self._oldest_in_flight(set(rows))
         if not any(fact in MEASURES or fact == "flight_up" for fact in facts):
             notes.sort(reverse=True)
         top = self._notes.top_errors(rows, facts, since)
+        seen = [self._offender(note) for note in notes[: _LOOKED_AT if is_close else _OFFENDERS]]
         return Evidence(
-            offenders=tuple(self._offender(note) for note in notes[:_OFFENDERS]),
+            offenders=tuple(seen[:_OFFENDERS]),
             top_errors=tuple((self._errors.name(error), count) for error, count in top),
+            workers=_split(one.worker for one in seen),
+            queues=_split(one.queue for one in seen),
+            callers=_split(one.caller for one in seen),
         )
+
+    def changed(self, rows: Sequence[int], facts: Sequence[str], since: float, until: float) -> tuple[Share, ...]:
+        """Error classes and workers whose share has grown by a fifth of all or more, against as long a time before.
+
+        Errors are counted, to 15 seconds; workers are those of the latest tasks on both sides of `since`.
+        """
+        begin = since - (until - since)
+        errors = self._notes.errors(rows, facts, since, until)
+        errors_before = self._notes.errors(rows, facts, begin, since - SLOT_SECONDS)
+        notes = self._notes.recent(rows, facts, begin)
+        workers = self._workers([note for note in notes if note[0] > since])
+        workers_before = self._workers([note for note in notes if note[0] <= since])
+        named = {error: self._errors.name(error) for error in errors}
+        return (
+            *_grown(
+                Counter({named[error]: count for error, count in errors.items()}),
+                Counter({named.get(error, ""): count for error, count in errors_before.items()}),
+            ),
+            *_grown(workers, workers_before, "worker "),
+        )
+
+    def _workers(self, notes: Sequence[Note]) -> Counter[str]:
+        seen = (self._offender(note).worker for note in notes[:_LOOKED_AT])
+        return Counter(worker for worker in seen if worker)
 
     def _view(self, home: Home, trail: Trail) -> Timeline:
         return view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
@@ -96,7 +135,7 @@ class Reader:
             queue=seen.queue,
             state=seen.state,
             error=self._errors.name(error) or seen.error,
-            error_message=mask(seen.error_message),
+            error_message=mask_personal(mask(seen.error_message)),
             attempts=max((attempt.attempt for attempt in seen.attempts), default=0),
             worker=workers[-1] if workers else "",
             caller=seen.caller,
@@ -113,6 +152,20 @@ class Reader:
                     found.append((started_at, home.index, trail.task_id, 0))
         found.sort()
         return found[:_OFFENDERS]
+
+
+def _grown(now: Counter[str], before: Counter[str], prefix: str = "") -> list[Share]:
+    """The commonest whose share has grown; nothing where there is no before."""
+    of, of_before = now.total(), before.total()
+    return [
+        Share(what=f"{prefix}{name}", count=count, of=of, count_before=before[name], of_before=of_before)
+        for name, count in now.most_common(_MOST_PARTS)
+        if of_before and count >= _FEWEST and count / of - before[name] / of_before >= _GROWN
+    ]
+
+
+def _split(names: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(Counter(name for name in names if name).most_common(_MOST_PARTS))
 
 
 def _in_flight_since(trail: Trail, rows: set[int]) -> float | None:

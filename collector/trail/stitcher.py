@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from collector.model.alert import Evidence
+from collector.model.alert import Evidence, Share
 from collector.model.event import KIND_CODE, Event
 from collector.trail.bend import fill
 from collector.trail.evidence import Notes
@@ -361,12 +361,16 @@ class Stitcher:
         """The timelines of everything that is remembered: finished ones first, then open ones."""
         return self._reader.trails()
 
-    def evidence(self, rows: Iterable[int], facts: Iterable[str], since: float) -> Evidence:
+    def evidence(self, rows: Iterable[int], facts: Iterable[str], since: float, *, is_close: bool = True) -> Evidence:
         """Up to five tasks, newest first, that had these facts on these rows after `since`, and the top error classes.
 
         Of `facts`, `wait run total` ask for the slowest, `flight_up` for the oldest in flight.
         """
-        return self._reader.evidence(list(rows), list(facts), since)
+        return self._reader.evidence(list(rows), list(facts), since, is_close=is_close)
+
+    def changed(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> tuple[Share, ...]:
+        """Error classes that have a larger share than in as long a time before `since`."""
+        return self._reader.changed(list(rows), list(facts), since, until)
 
     @property
     def evictions(self) -> dict[str, int]:

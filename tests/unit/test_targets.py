@@ -36,19 +36,26 @@ BOT = "123456789:ABCdefGhIJKlmNoPQRsTUVwxyZabcdefghi"
 KEY = "0123456789abcdef0123456789abcdef"
 # kind → as it is written, and the URL that it becomes
 SERVED = {
-    "slack": (f"{{api_url: 'https://hooks.slack.com/services/{SLACK}', channel: '#a'}}", f"slack://{SLACK}/%23a"),
-    "discord": (f"{{webhook_url: '{HOOK}'}}", f"discord://{HOOK.removeprefix('https://discord.com/api/webhooks/')}"),
-    "telegram": (f"{{bot_token: '{BOT}', chat_id: -100123, message_thread_id: 7}}", f"tgram://{BOT}/-100123:7/"),
+    "slack": (
+        f"{{api_url: 'https://hooks.slack.com/services/{SLACK}', channel: '#a'}}",
+        f"https://hooks.slack.com/services/{SLACK}",
+    ),
+    "discord": (f"{{webhook_url: '{HOOK}'}}", f"{HOOK}?wait=true"),
+    "telegram": (
+        f"{{bot_token: '{BOT}', chat_id: -100123, message_thread_id: 7}}",
+        f"https://api.telegram.org/bot{BOT}/sendMessage",
+    ),
     "email": (
         f"{{{MAIL}, auth_username: u@x, auth_password: 'p/w', require_tls: true}}",
         "mailtos://u%40x:p%2Fw@mail:587/?from=c@example.org&to=a@example.org%2C%20b@example.org&mode=starttls",
     ),
-    "pagerduty": (f"{{routing_key: {KEY}}}", f"pagerduty://{KEY}@{KEY}"),
+    "pagerduty": (f"{{routing_key: {KEY}}}", "https://events.pagerduty.com/v2/enqueue"),
     "opsgenie": ("{api_key: a-1, api_url: 'https://api.eu.opsgenie.com/'}", "opsgenie://a-1/?region=eu"),
     "msteamsv2": (f"{{webhook_url: '{FLOW}'}}", FLOW),
     "pushover": (f"{{user_key: {KEY[:30]}, token: {KEY[:30]}}}", f"pover://{KEY[:30]}@{KEY[:30]}"),
     "victorops": ("{api_key: 01234567-89ab, routing_key: team}", "splunk://team@01234567-89ab"),
     "apprise": ("{url: 'json://localhost:1/x'}", "json://localhost:1/x"),
+    "alertmanager": ("{url: 'http://h:9093/am/'}", "http://h:9093/am/api/v2/alerts"),
 }
 
 
@@ -61,6 +68,12 @@ def test_served(routing, kind: str) -> None:
     assert [target.name for target in told["all"]] == [config.name]
     assert targets.undone(made) == []
     assert config.url.reveal() == url
+
+
+def test_an_alertmanager_hears_of_ends(routing) -> None:
+    """Whatever the file says: there is nobody else to tell an Alertmanager that an alert has ended."""
+    _, told = targets.understood(routing("  alertmanager_configs: [{url: 'http://h:9093', send_resolved: false}]\n"))
+    assert [target.send_resolved for target in told["all"]] == [True]
 
 
 def test_a_webhook_takes_its_headers_along(routing, tmp_path) -> None:
@@ -83,7 +96,6 @@ def test_a_webhook_takes_its_headers_along(routing, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("written", "instead"),
     [
-        ("alertmanager_configs: [{url: 'http://h/'}]", "`webhook_configs`"),
         ("sns_configs: [{topic_arn: x}]", "sns://"),
         ("wechat_configs: [{api_secret: x, corp_id: y}]", "wecombot://"),
         ("webex_configs: [{room_id: x, http_config: {authorization: {credentials: x}}}]", "wxteams://"),
@@ -93,7 +105,7 @@ def test_a_webhook_takes_its_headers_along(routing, tmp_path) -> None:
         ("mattermost_configs: [{webhook_url: 'http://h/hunter2'}]", "mmosts://"),
         ("msteams_configs: [{webhook_url: 'http://h/hunter2'}]", "`msteamsv2_configs`"),
         ("pagerduty_configs: [{service_key: hunter2}]", "`routing_key`"),
-        ("slack_configs: [{api_url: 'http://chat/hooks/hunter2'}]", "`webhook_configs`"),
+        ("slack_configs: [{app_token: hunter2}]", "`channel`"),
         ("apprise_configs: [{url: 'nonsense://hunter2@h'}]", "nonsense://"),
     ],
 )
@@ -153,3 +165,13 @@ def test_notify_adds_to_the_default_receiver(routing) -> None:
     alone = audience.understood(Settings(notify=(Secret("log:"),)))
     assert [target.name for target in alone.receivers["default"]] == ["log"]
     assert alone.routing is None
+
+
+def test_words_of_the_file(routing, tmp_path) -> None:
+    """An apprise target with a title of its own is served in these words, and one with a broken one is refused."""
+    written = "  apprise_configs: [{url: 'json://h:1/', title: '%s'}, {url: 'json://h:1/'}]\n"
+    configs, told = targets.understood(routing(written % "{{ .Status }}"))
+    assert [config.description.endswith("in words of the routes file") for config in configs] == [True, False]
+    assert len(told["all"]) == 2
+    (problem,) = targets.undone(routing(written % "{{ .Status"))
+    assert "`title` is no template" in problem.message

@@ -81,13 +81,14 @@ async def test_strange_retry_after(channel, service, said, notification):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422])
 async def test_refused(channel, service, status, notification):
-    """Other 4xx are final: the same again would be refused again."""
+    """Other 4xx are final: only where the content may be at fault it is said once more, in another form."""
     service.answers = [(status, {}, f"no such hook: /hooks/{SECRET}")]
     error = await refused(channel, notification)
     assert error.retryable is False
     assert str(status) in str(error)
     assert "127.0.0.1" in str(error)
-    assert len(service.requests) == 1
+    may_differ = status in {400, 413, 422} and "json://" in channel.name
+    assert len(service.requests) == 1 + may_differ
 
 
 async def test_broken_twice(channel, service, notification):

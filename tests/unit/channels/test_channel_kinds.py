@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from collector.channels import apprise, from_url, webhook
+from collector.channels import apprise, chat_urls, from_url, webhook
 from collector.channels.log import LogConfig
 from collector.channels.verdict import refusal
 from collector.model.errors import ChannelError
@@ -141,8 +141,11 @@ async def test_apprise_own_retries_are_off(service, notification):
 
 def test_apprise_pace():
     """Apprise's own throttle is off, and ours keeps at most a second between two messages."""
-    assert apprise._server("slack://TokenAAAA/TokenBBBB/TokenCCCCCCCCCCCCCCCCCC/#x")[0].request_rate_per_sec == 0
-    assert from_url("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#x").spacing_seconds == 1.0
+    assert (
+        apprise._server("pover://uuuuuuuuuuuuuuuuuuuuuuuuuuuuuu@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")[0].request_rate_per_sec
+        == 0
+    )
+    assert from_url("pover://uuuuuuuuuuuuuuuuuuuuuuuuuuuuuu@aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa").spacing_seconds == 1.0
     assert from_url("json://localhost/").spacing_seconds == 0.0
 
 
@@ -158,7 +161,31 @@ def test_chat_names(url, secrets):
     """In chat services' URLs every part may be the secret, so a name shows the service and nothing else."""
     for text in (from_url(url).name, from_url(url).description):
         assert not [secret for secret in secrets if secret in text]
-        assert text.startswith(url.partition("://")[0]) or "apprise" in text
+        assert f"{url.partition('://')[0]}://#" in text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#x/#y",
+        "tgram://123456789:abcdefg_hijklmnop/12315544/12315545/",
+        "ntfy://localhost/a/b",
+        "ntfy://localhost/a?priority=high",
+        "discord://123456789012345678/abcdefghij?tts=yes",
+    ],
+)
+def test_what_only_apprise_does(url):
+    """A URL that asks for several places, or for what only apprise does, stays with apprise."""
+    assert "by apprise" in from_url(url).description
+
+
+def test_an_apprise_that_names_things_otherwise():
+    """A plugin without the parts that are looked for is served by apprise."""
+
+    class NotifySlack:
+        verify_certificate = True
+
+    assert chat_urls.from_plugin(NotifySlack(), "slack://x", "slack://#x") is None
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,9 @@ def test_firing(alert):
         "- d0: dead_lettered, ValueError, 3 attempts",
         "  worker w9  caller web  trace 0af7651916cd43dd8448eb211c80319c",
         "  no such account: password=***",
+        "  http://mon:9810/api/tasks/d0",
         "",
-        "top errors: ValueError 1, KeyError 1",
+        "top errors: ValueError 1 (50%), KeyError 1 (50%)",
     ]
 
 
@@ -123,7 +124,7 @@ def test_many(alert):
     assert "and 3 more: http://mon" in text
     assert text.count("- d2: ") == 5
     assert "  task t0  caller web" in text
-    assert "top errors: ValueError 30, KeyError 10" in text
+    assert "top errors: ValueError 30 (75%), KeyError 10 (25%)" in text
 
 
 def test_many_that_differ_in_nothing(alert):

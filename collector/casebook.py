@@ -1,0 +1,94 @@
+"""What an alert is about, put together when it fires or ends: from the trails, the series, and how often it fired.
+
+Once per turn of an alert, never per event; in a storm only the first alerts of an instant are looked at closely.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from collector.model.alert import Alert, Evidence
+from collector.series.store import Store
+from collector.trail.stitcher import Stitcher
+
+SLOT_SECONDS = 15.0
+SLOTS = 20
+MOST_CLOSE_LOOKS = 10
+"""Alerts of one instant whose series are looked at."""
+DAY = 86_400.0
+MOST_REMEMBERED = 20_000
+"""Alerts of which it is remembered when they fired; past it those that fired longest ago are forgotten."""
+_MOST_FIRINGS = 100
+_OPEN = "dead_letters_open"
+
+
+class Casebook:
+    """Remembers when alerts fired; asks the trails and the store for everything else."""
+
+    def __init__(self, store: Store, stitcher: Stitcher) -> None:
+        self._store = store
+        self._stitcher = stitcher
+        self._fired: OrderedDict[str, deque[float]] = OrderedDict()
+        self._instant = -np.inf
+        self._looks = 0
+
+    def evidence(  # noqa: PLR0913, PLR0917  all that the rule reads of it
+        self, alert: Alert, rows: Sequence[int], facts: Sequence[str], metrics: Sequence[str], since: float, at: float
+    ) -> Evidence:
+        """Of an alert that fires or ends at an instant. `rows`, `facts`, `metrics`: what its rule reads of it."""
+        if self._instant != at:
+            self._instant, self._looks = at, 0
+        self._looks += 1
+        is_close = self._looks <= MOST_CLOSE_LOOKS
+        found = self._stitcher.evidence(rows, facts, since, is_close=is_close)
+        if alert.state != "firing":
+            return found
+        fired = self._times(alert.fingerprint, at)
+        if not is_close:
+            return msgspec.structs.replace(found, fired_24h=fired)
+        counter = next((name for name in metrics if name.endswith("_total")), "")
+        slots = self._slots(counter, rows, at)
+        return msgspec.structs.replace(
+            found,
+            fired_24h=fired,
+            changed=self._stitcher.changed(rows, facts, since, at),
+            slots=slots,
+            slot_seconds=SLOT_SECONDS if slots else 0.0,
+            slots_of=counter if slots else "",
+            open_dead_letters=self._open(rows, at) if "dead_lettered" in facts else None,
+        )
+
+    def _times(self, fingerprint: str, at: float) -> int:
+        """Note that it fires now; how often it did within a day."""
+        times = self._fired.setdefault(fingerprint, deque(maxlen=_MOST_FIRINGS))
+        self._fired.move_to_end(fingerprint)
+        if len(self._fired) > MOST_REMEMBERED:
+            self._fired.popitem(last=False)
+        times.append(at)
+        while times[0] <= at - DAY:
+            times.popleft()
+        return len(times)
+
+    def _slots(self, counter: str, rows: Sequence[int], at: float) -> tuple[float, ...]:
+        """Events of each slot up to the instant, as far as the past is known."""
+        series = self._store.of_rows(counter, rows) if counter else None
+        if series is None:
+            return ()
+        starts = [at - number * SLOT_SECONDS for number in range(SLOTS, 0, -1)]
+        known = self._store.known_from(series)
+        return tuple(
+            float(np.sum(self._store.increase(series, start, start + SLOT_SECONDS)))
+            for start in starts
+            if start >= known
+        )
+
+    def _open(self, rows: Sequence[int], at: float) -> int | None:
+        series = self._store.of_rows(_OPEN, rows)
+        if series is None:
+            return None
+        values, present = self._store.value(series, at)
+        return round(float(np.sum(values if present is None else values[present])))

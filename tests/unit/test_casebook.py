@@ -1,0 +1,37 @@
+"""What is put together about an alert when it fires: through the real parts."""
+
+from __future__ import annotations
+
+from tests.unit.shell import T0, event, pipeline
+from tests.unit.test_pipeline import failed, feed, live
+
+DEAD = "groups:\n- name: g\n  rules:\n  - alert: Dead\n    expr: increase(task_dead_lettered_total[1m]) > 0\n"
+
+
+def test_how_it_went_and_who_was_in_it() -> None:
+    """Events by slot, workers and callers of the latest tasks, and a share that has grown."""
+    made = pipeline()
+    feed(made, *(failed(f"a{n}", T0 + 1, worker="w1", caller="web") for n in range(4)))
+    live(made, T0 + 1)
+    live(made, T0 + 100)
+    late = [event("failed", f"b{n}", T0 + 110, error="New", worker="w2") for n in range(5)]
+    feed(made, *late, received_at=T0 + 111)
+    (alert,) = [one for one in live(made, T0 + 111) if one.state == "firing"]
+    found = alert.evidence
+    assert dict(found.workers)["w2"] == 5
+    assert (found.slots_of, found.slot_seconds) == ("task_failed_total", 15.0)
+    assert sum(found.slots) == 9
+    assert found.slots[-1] == 5
+    assert found.fired_24h == 2
+    assert [(one.what, one.count, one.of, one.count_before, one.of_before) for one in found.changed] == [
+        ("New", 5, 5, 0, 4),
+        ("worker w2", 5, 5, 0, 4),
+    ]
+
+
+def test_open_dead_letters() -> None:
+    """An alert about dead letters says how many are open."""
+    made = pipeline(DEAD)
+    feed(made, *(event("dead_lettered", f"d{n}", T0 + 1, error="E") for n in range(3)))
+    (alert,) = live(made, T0 + 1)
+    assert alert.evidence.open_dead_letters == 3
