@@ -7,7 +7,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY collector collector
 COPY rules rules
 RUN python -m venv /opt/tasktrail \
-    && /opt/tasktrail/bin/pip install --no-cache-dir --disable-pip-version-check .
+    && /opt/tasktrail/bin/pip install --no-cache-dir --disable-pip-version-check '.[amqp]'
 
 FROM python:${PYTHON}-slim
 COPY --from=build /opt/tasktrail /opt/tasktrail

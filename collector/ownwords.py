@@ -6,13 +6,12 @@ so: a message that is not worded as wished is better than none.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import msgspec
 
 from collector.alerting.functions import FUNCTIONS, Scene
 from collector.channels import ChannelConfig
-from collector.gotext import Slice, Structure, Template, TemplateError
+from collector.gotext import Moment, Pairs, Slice, Structure, Template, TemplateError
+from collector.gotext.times import ZERO
 from collector.model.alert import Alert, Channel, Notification
 from collector.model.errors import ChannelError
 
@@ -120,9 +119,9 @@ def _data(notification: Notification) -> Structure:
             "Receiver": notification.receiver,
             "Status": notification.status,
             "Alerts": alerts,
-            "GroupLabels": dict(notification.group_labels),
-            "CommonLabels": dict(notification.common_labels),
-            "CommonAnnotations": dict(notification.common_annotations),
+            "GroupLabels": Pairs(notification.group_labels),
+            "CommonLabels": Pairs(notification.common_labels),
+            "CommonAnnotations": Pairs(notification.common_annotations),
             "ExternalURL": notification.external_url,
             "Title": notification.title,
             "Text": notification.text,
@@ -136,15 +135,15 @@ def _alert(alert: Alert, external_url: str) -> Structure:
         "template.Alert",
         {
             "Status": alert.state,
-            "Labels": dict(alert.labels),
-            "Annotations": dict(alert.annotations),
+            "Labels": Pairs(alert.labels),
+            "Annotations": Pairs(alert.annotations),
             "StartsAt": _time(starts),
-            "EndsAt": "" if alert.resolved_at is None else _time(alert.resolved_at),
-            "GeneratorURL": external_url,
+            "EndsAt": Moment(ZERO) if alert.resolved_at is None else _time(alert.resolved_at),
+            "GeneratorURL": alert.generator_url or external_url,
             "Fingerprint": alert.fingerprint,
         },
     )
 
 
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _time(at: float) -> Moment:
+    return Moment(round(at * 1e6) * 1000)

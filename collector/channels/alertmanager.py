@@ -152,5 +152,10 @@ def _posted(alert: Alert, external_url: str, now: float) -> _Posted:
         annotations=dict(alert.annotations),
         starts_at=rfc3339(min(starts, ends)),
         ends_at=rfc3339(ends),
-        generator_url=external_url if external_url.startswith(("http://", "https://")) else "",
+        generator_url=_address(alert.generator_url) or _address(external_url),
     )
+
+
+def _address(text: str) -> str:
+    """An Alertmanager refuses alerts whose generatorURL is none."""
+    return text if text.startswith(("http://", "https://")) else ""

@@ -6,6 +6,17 @@ Rule files and routing files are full of it. What a template can see and call is
 from collector.gotext.builtins import Function
 from collector.gotext.template import Template
 from collector.gotext.times import Moment, Span
-from collector.gotext.values import AnyMap, Samples, Slice, Structure, TemplateError
+from collector.gotext.values import AnyMap, Pairs, Samples, Slice, Structure, TemplateError
 
-__all__ = ["AnyMap", "Function", "Moment", "Samples", "Slice", "Span", "Structure", "Template", "TemplateError"]
+__all__ = [
+    "AnyMap",
+    "Function",
+    "Moment",
+    "Pairs",
+    "Samples",
+    "Slice",
+    "Span",
+    "Structure",
+    "Template",
+    "TemplateError",
+]

@@ -7,7 +7,7 @@ from datetime import UTC
 from typing import Any
 
 from collector.gotext.builtins import Function, Parameter
-from collector.gotext.times import SECOND, Moment, Span
+from collector.gotext.times import SECOND, ZERO, Moment, Span
 from collector.gotext.values import Native
 
 
@@ -52,6 +52,7 @@ METHODS: dict[type[Native], dict[str, Function]] = {
         "Round": _of(lambda moment, span: moment.rounded(span, half=True), "span"),
         "Truncate": _of(lambda moment, span: moment.rounded(span, half=False), "span"),
         "Format": _of(Moment.format, "string"),
+        "IsZero": _of(lambda moment: moment.nanoseconds == ZERO),
         "String": _of(str),
         "UTC": _of(lambda moment: moment.within(UTC)),
         "Unix": _whole(SECOND),

@@ -31,7 +31,7 @@ from collector.gotext.tree import (
     Variable,
     walk,
 )
-from collector.gotext.values import NO_VALUE, AnyMap, Native, Slice, Structure, TemplateError, is_true, type_name
+from collector.gotext.values import NO_VALUE, AnyMap, Native, Pairs, Slice, Structure, TemplateError, is_true, type_name
 from collector.gotext.verbs import format_value
 
 MAX_STEPS = 50_000
@@ -259,7 +259,7 @@ class _Run:
         for name in names:
             if isinstance(value, Native):
                 value = self.apply(at, name, self.method_of(value, name, at), (), None, _MISSING, (value,))
-            elif isinstance(value, Structure | Slice) and name in value.fields:
+            elif isinstance(value, Structure | Slice | Pairs) and name in value.fields:
                 value = value.fields[name]
             elif isinstance(value, dict):
                 value = value.get(name, None if isinstance(value, AnyMap) else "")

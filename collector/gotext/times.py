@@ -63,6 +63,10 @@ def _decimal(number: int, digits: int) -> str:
     return f"{whole}.{fraction}" if fraction else f"{whole}"
 
 
+ZERO = -62_135_596_800 * SECOND
+"""Go's zero time, in nanoseconds."""
+
+
 class Moment(Native):
     """A time.Time: nanoseconds since 1970, seen in a zone."""
 

@@ -57,6 +57,19 @@ class Slice(list[Any]):
     fields: Mapping[str, Any] = {}
 
 
+class Pairs(dict[str, str]):
+    """Alertmanager's `template.KV`: texts by name, with methods that go before keys of their names."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """What its methods without arguments give."""
+        # Alertmanager puts `alertname` first
+        names = sorted(self, key=lambda name: (name != "alertname", name))
+        pairs = Slice(Structure("template.Pair", {"Name": name, "Value": self[name]}) for name in names)
+        pairs.fields = {"Names": names, "Values": [self[name] for name in names]}
+        return {"SortedPairs": pairs, **pairs.fields}
+
+
 class Samples(list[Structure]):
     """What `query` gives: a list of `Labels` and `Value`."""
 

@@ -44,3 +44,9 @@ def test_a_hook_is_written_for_old_workers(path):
     text = path.read_text()
     ast.parse(text, feature_version=(3, 8))
     assert "Python 3.8 or later" in text
+
+
+def test_nothing_of_the_rest_imports_a_hook():
+    """Hooks are for workers: the daemon would start their threads."""
+    rest = (path for path in HOOKS.parent.rglob("*.py") if HOOKS not in path.parents)
+    assert not [path.name for path in rest if "collector.hooks" in path.read_text()]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from collector.formats import FORMATS
 from tests import brokers
 from tests.brokers.process import is_alive, spawn, wait_until
 from tests.frameworks import venvs
@@ -24,7 +23,6 @@ ENDS = ("succeeded", "failed", "dead_lettered")
 pytestmark = [
     pytest.mark.rabbitmq,
     pytest.mark.slow,
-    pytest.mark.skipif("celery" not in FORMATS, reason="Celery's events are not read yet"),
 ]
 
 

@@ -15,7 +15,10 @@ from tests.unit.channels.conftest import make_notification
         ("{{ .Status | toUpper }} {{ .GroupLabels.alertname }}", "FIRING DeadLetter"),
         ("{{ range .Alerts }}{{ .Labels.n }}:{{ .Annotations.summary }} {{ end }}", "0:a dead letter 1:a dead letter "),
         ("{{ len .Alerts.Firing }}/{{ len .Alerts.Resolved }} {{ .Receiver }} {{ .ExternalURL }}", "2/0 default http://mon:9810"),
-        ("{{ (index .Alerts 0).StartsAt }}|{{ .CommonLabels.nothing }}", "2026-09-21 14:13:20 UTC|"),
+        ("{{ (index .Alerts 0).StartsAt }}|{{ .CommonLabels.nothing }}", "2026-09-21 14:13:20.25 +0000 UTC|"),
+        ('{{ (index .Alerts 0).StartsAt.Format "15:04" }} {{ (index .Alerts 0).EndsAt.IsZero }}', "14:13 true"),
+        ("{{ range .GroupLabels.SortedPairs }}{{ .Name }}={{ .Value }};{{ end }}", "alertname=DeadLetter;"),
+        ('{{ .GroupLabels.Values | join "," }} {{ .CommonLabels.SortedPairs.Names | len }}', "DeadLetter 2"),
         ("hear: {{ .Title }}", "hear: [FIRING] DeadLetter (page, owner payments)"),
     ],
 )  # fmt: skip
