@@ -23,6 +23,7 @@ from collector.intake import Lane
 from collector.keeper import Keeper
 from collector.model.alert import Alert
 from collector.model.clock import Clock
+from collector.model.contract import Contracts
 from collector.model.errors import ProblemsError
 from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
@@ -61,6 +62,7 @@ class Daemon:
         pages: Mapping[str, str],
         load_rules: Callable[[], Sequence[GroupSpec]],
         keeper: Keeper | None = None,
+        load_contracts: Callable[[], Contracts | None] = lambda: None,
     ) -> None:
         self._keeper = keeper or Keeper(None, pipeline, clock)
         self.pipeline = pipeline
@@ -71,11 +73,13 @@ class Daemon:
         self._clock = clock
         self._pages = pages
         self._load_rules = load_rules
+        self._load_contracts = load_contracts
         self._wake = asyncio.Event()
         self._moved_at = clock.monotonic()
         self._patience_until = clock.now() + PATIENCE
         self._introduce_at = clock.monotonic() + INTRODUCED_AFTER
-        self._specs: Sequence[GroupSpec] | None = None
+        self._fresh: tuple[Sequence[GroupSpec], Contracts | None] | None = None
+        """Rules and contracts that were read again."""
         self._sampled_at = -math.inf
 
     # The loop
@@ -102,10 +106,11 @@ class Daemon:
     async def turn(self) -> bool:
         """Walk to the instant that is complete, and say what is ripe. True where that is the present."""
         clock, telemetry = self._clock, self.pipeline.telemetry
-        if self._specs is not None:
-            self.pipeline.use(self._specs)
+        if self._fresh is not None:
+            (specs, contracts), self._fresh = self._fresh, None
+            self.pipeline.promise(contracts)
+            self.pipeline.use(specs)
             self._keeper.rules_changed()
-            self._specs = None
         now = clock.now()
         self._keeper.settle()
         until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
@@ -272,14 +277,21 @@ class Daemon:
         return lane
 
     def reload(self) -> Sequence[str]:
-        """Read rule files again; the problems, where the old ones were kept. New ones hold from the next turn on."""
+        """Read the files of rules and contracts again. New ones hold from the next turn on.
+
+        Gives the problems, where the old ones were kept: of both, whichever of them has one.
+        """
         telemetry = self.pipeline.telemetry
-        try:
-            self._specs = self._load_rules()
-        except ProblemsError as error:
-            problems = [str(problem) for problem in error.problems]
-            telemetry.reloaded(problems)
+        found: list[Any] = []
+        problems: list[str] = []
+        for load in (self._load_rules, self._load_contracts):
+            try:
+                found.append(load())
+            except ProblemsError as error:
+                problems += map(str, error.problems)
+        telemetry.reloaded(problems)
+        if problems:
             return problems
-        telemetry.reloaded([])
+        self._fresh = found[0], found[1]
         self.woken()
         return []

@@ -19,6 +19,7 @@ from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.ingest import Ingest
 from collector.model.alert import Alert, Notification
+from collector.model.contract import Contracts
 from collector.model.labels import labels_of
 from collector.model.saved import SavedPast
 from collector.promql import compile_expr
@@ -28,6 +29,7 @@ from collector.routing.message import Wording
 from collector.routing.route import BUILT_IN
 from collector.routing.routefile import Routing
 from collector.series import celery
+from collector.series.declared import Declared
 from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
@@ -47,7 +49,13 @@ PAGING_METRICS = frozenset({"task_dead_lettered_total", "dead_letters_open", "ta
 
 # metric name → the facts or durations that feed it: what evidence is looked up by
 FED_BY: dict[str, tuple[str, ...]] = {metric.name: metric.feeds for metric in METRICS}
-SHOWN_BY = {"dead_up": "dead_lettered", "dead_down": "dead_lettered", "flight_down": "flight_up"}
+SHOWN_BY = {
+    "dead_up": "dead_lettered",
+    "dead_down": "dead_lettered",
+    "flight_down": "flight_up",
+    "late_up": "overdue",
+    "late_down": "overdue",
+}
 """Facts of gauges → the fact whose tasks are shown for them."""
 SUFFIXES = ("_bucket", "_count", "_sum")
 
@@ -97,6 +105,7 @@ class Pipeline:
         wording: Wording | None = None,
         external_labels: Mapping[str, str] | None = None,
         cpu: Callable[[], float] = lambda: 0.0,
+        contracts: Contracts | None = None,
     ) -> None:
         self.grace = limits.grace
         self.telemetry = telemetry
@@ -109,7 +118,8 @@ class Pipeline:
             self.store.count_by_host()
             self.store.hosts.is_exposed = True
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
+        self.declared = Declared(self.store, self.rows)
+        self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
         self.grouping = Grouping(
             routing.route if routing else BUILT_IN,
@@ -124,7 +134,22 @@ class Pipeline:
         self._was_past = False
         self._until = Target(0.0)
         self._now = 0.0
+        self.promise(contracts)
         self.use(specs)
+
+    def promise(self, contracts: Contracts | None) -> None:
+        """Hold the tasks to these contracts from now on; None: nothing is declared.
+
+        A deadline holds for what is sent from then on, an owner for what begins to fire.
+        """
+        self.stitcher.promises.use(contracts)
+        self.declared.use(contracts)
+        self.grouping.dressing.contracts = contracts
+
+    def _decide(self, at: float) -> bool:
+        """Let trails decide what was waiting for `at`, and write what is declared. True while there is more to do."""
+        self.declared.write(at)
+        return self.ingest.expire(at)
 
     def use(self, specs: Sequence[GroupSpec]) -> None:
         """Evaluate these rule groups from now on. Rules that were there before keep their alerts; those of others end.

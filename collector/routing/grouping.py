@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from typing import TypeAlias
 
 import msgspec
@@ -25,6 +24,7 @@ from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
 from collector.model.saved import GroupChange, SavedGroup, SavedMember, SavedPast
 from collector.routing import message
+from collector.routing.dressing import Dressing
 from collector.routing.group import Group, Log, Target
 from collector.routing.inhibition import Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
@@ -69,6 +69,8 @@ class Grouping:
         self._groups: dict[tuple[str, str], Group] = {}  # by receiver and group key
         self._heap: list[tuple[float, int, Group]] = []
         self._pushes = 0
+        self.dressing = Dressing()
+        """What alerts get from contracts on their way in."""
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
         self._past_touched: dict[tuple[str, float], None] = {}
@@ -86,7 +88,7 @@ class Grouping:
         for alert in alerts:
             if alert.state == "pending":
                 continue
-            taken = copy(alert)
+            taken = self.dressing.dressed(alert)
             if live or self._is_known(taken):
                 self._inhibition.note(taken)
                 self._insert(taken, now)

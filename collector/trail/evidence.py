@@ -26,6 +26,7 @@ NOTABLE = frozenset(
         "expired",
         "redelivered",
         "duplicate_success",
+        "overdue",
     )
 )
 _RING = 16

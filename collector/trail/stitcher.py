@@ -17,6 +17,7 @@ from collector.trail.keep import Bounds, Keep
 from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
 from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
+from collector.trail.promises import Promises
 from collector.trail.reader import Reader
 from collector.trail.rows import NAMELESS, Errors, Rows, Texts
 from collector.trail.settle import Settler
@@ -86,7 +87,8 @@ class Stitcher:
         self._settler = Settler(rows, self._notes, keys, bounds.dead_letters, grace)
         self._keep = Keep(bounds, self._settler)
         self._keys = keys
-        self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, grace)
+        self.promises = Promises(rows, errors, self._keep, self._settler, grace)
+        self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, self.promises, grace)
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
         self._channels: dict[tuple[str, str], int] = {}
         self._horizon = bounds.horizon_seconds
@@ -303,12 +305,19 @@ class Stitcher:
             trail.marks = marks
         if fresh:
             self._keep.welcome(home, fresh, at)
+            if self.promises.is_asked:
+                self.promises.welcome(fresh)
+        if self._misfits.failed:
+            self._misfits.open_dead_letters(out)
         self._keep.bound(at, out)
         return len(events) - duplicates - ignored, duplicates, ignored
 
     def watch(self, source: str, application: str, out: Transitions, codes: Array, seconds: Array) -> None:
         """Look at what a batch measured (`codes` and `seconds` of `out`, as arrays) for the slowest of late."""
-        self._notes.watch(out, codes, seconds, self._keep.home(f"={application}" if application else source).index)
+        home = self._keep.home(f"={application}" if application else source)
+        self._notes.watch(out, codes, seconds, home.index)
+        if self.promises.is_asked:
+            self.promises.watch(codes, out.witnesses, home)
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
         """Decide and let go what is due by the axis time `at`; True: more is due, call again.
@@ -321,7 +330,8 @@ class Stitcher:
         while left > 0 and (trail := keep.decisions.take(at)) is not None:
             left -= _DECISION
             misfits.settle(trail, out)
-        for trail in keep.wheel.take(at, left):
+        left -= _DECISION * self.promises.expire(at, max(0, left) // _DECISION)
+        for trail in keep.wheel.take(at, max(0, left)):
             keep.revisit(trail, at, out)
         keep.forget(at)
         self._keys.forget(at)
@@ -330,12 +340,13 @@ class Stitcher:
 
     def next_due(self) -> float | None:
         """The axis time at which `expire` next has something to do, or None."""
-        dues = [due for due in (self._keep.decisions.next_due(), self._keep.wheel.next_due()) if due is not None]
-        return min(dues, default=None)
+        dues = (self.next_decision(), self._keep.wheel.next_due())
+        return min((due for due in dues if due is not None), default=None)
 
     def next_decision(self) -> float | None:
         """The axis time at which `expire` next may count something, or None."""
-        return self._keep.decisions.next_due()
+        dues = (self._keep.decisions.next_due(), self.promises.next_due())
+        return min((due for due in dues if due is not None), default=None)
 
     def find(self, task_id: str) -> Timeline | None:
         """The timeline of a task id, open or finished, of whichever application."""
@@ -362,6 +373,7 @@ class Stitcher:
         evictions = self._keep.evictions
         evictions["dead_letters"] = self._settler.dead_overflow
         evictions["keys_early"] = self._settler.keys_early
+        evictions["deadlines"] = self.promises.unseen
         evictions["names"] = self._rows.overflowed
         return evictions
 
