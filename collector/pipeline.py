@@ -148,7 +148,7 @@ class Pipeline:
 
     def _decide(self, at: float) -> bool:
         """Let trails decide what was waiting for `at`, and write what is declared. True while there is more to do."""
-        self.declared.write(at)
+        self.declared.write(round(at, 3))  # samples are of whole milliseconds, as instants are
         return self.ingest.expire(at)
 
     def use(self, specs: Sequence[GroupSpec]) -> None:

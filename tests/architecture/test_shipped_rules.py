@@ -23,7 +23,7 @@ CASES = [
 PAGES = {path.stem: path.read_text() for path in (RULES / "runbooks").glob("*.md")}
 # What may be read: what contracts and trails give, and what Tasktrail says of itself.
 METRICS = {
-    "dead_letters_open", "tasks_in_flight", "task_contract_info", "task_dead_lettered_total", "task_failed_total",
+    "dead_letters_open", "tasks_in_flight", "task_contract_info", "task_overdue_total", "task_dead_lettered_total", "task_failed_total",
     "task_started_total", "task_retried_total", "task_lost_total", "task_duplicate_success_total",
     "task_run_seconds_bucket", "task_run_seconds_count", "task_run_seconds_sum", "task_queue:task_run_seconds:usual",
     "task_wait_seconds_bucket", "task_wait_seconds_count", "task_wait_seconds_sum",
