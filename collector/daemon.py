@@ -18,6 +18,7 @@ from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
+from collector.coverage import covered, draft
 from collector.delivery import Delivery
 from collector.intake import Lane
 from collector.keeper import Keeper
@@ -32,6 +33,7 @@ from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
+from collector.trail.listing import Page, Wanted
 from collector.web.exposition import pieces
 
 STEP = 0.005
@@ -235,6 +237,20 @@ class Daemon:
     def trace(self, trace_id: str) -> Any | None:
         """All trails of a trace."""
         return self.pipeline.stitcher.trace(trace_id.lower())
+
+    def listing(self, wanted: Wanted) -> Iterator[Page | None]:
+        """Trails by filter."""
+        return self.pipeline.stitcher.listing.pages(wanted)
+
+    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
+        """What of the tasks that were seen nobody has declared."""
+        rules = [rule for group in self.groups for rule in group.rules]
+        contracts = self.pipeline.grouping.dressing.contracts
+        for seen in self.pipeline.stitcher.listing.seen():
+            if seen is None:
+                yield None
+            else:
+                yield {"tasks": covered(seen, contracts, rules), "draft": draft(seen, contracts)}
 
     def runbook(self, name: str) -> str | None:
         """A runbook page."""

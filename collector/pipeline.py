@@ -118,6 +118,7 @@ class Pipeline:
             self.store.count_by_host()
             self.store.hosts.is_exposed = True
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
+        self.stitcher.promises.is_known = self._knows
         self.declared = Declared(self.store, self.rows)
         self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
@@ -243,6 +244,10 @@ class Pipeline:
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
         silent = [axis for axis in self.axes if not self._is_seen(axis, patience)]
         return any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
+
+    def _knows(self, source: str) -> bool:
+        """Whether a source has told all up to the instant that is evaluated; one that is no more never will."""
+        return all(self._is_seen(axis, LONGEST_LAG) for axis in self.axes if axis.name == source)
 
     def _is_seen(self, axis: Axis, patience: float) -> bool:
         """Live, a source must be up and not lag; along a backlog, it must have been read past the instant."""

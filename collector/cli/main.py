@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from collector import __version__
-from collector.cli import bench, check, demo, notify, record, replay, routes, run, test
+from collector.cli import bench, check, demo, notify, record, replay, routes, run, tasks, test
 from collector.model.errors import ProblemsError, TasktrailError
 
 Configure = Callable[[argparse.ArgumentParser], None]
@@ -27,6 +27,9 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
     "record": ("write what a source delivers to a file", record.configure, record.main),
     "notify": ("try out notification targets", notify.configure, notify.main),
     "routes": ("which receivers an alert goes to", routes.configure, routes.main),
+    "tasks": ("the tasks that a running daemon remembers", tasks.configure, tasks.main),
+    "task": ("the timeline of one task, from a running daemon", tasks.configure_task, tasks.main_task),
+    "trace": ("all tasks of a trace as a waterfall, from a running daemon", tasks.configure_trace, tasks.main_trace),
     "bench": ("measure the pipeline on this machine", bench.configure, bench.main),
 }
 

@@ -10,6 +10,7 @@ Costs nothing without contracts; with them, a look-up per trail of a declared ta
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 from collector.model.contract import UNDECLARED, Contract, Contracts
 from collector.trail.keep import Home, Keep
@@ -42,6 +43,8 @@ from collector.trail.transitions import (
 MOST_GAPS = 100
 """Holes of sources that are remembered; a deadline is judged long after them only if it is long."""
 _SKIMMED = 200
+_LATER = 15.0
+"""Seconds after which a deadline is looked at again whose source could not be believed."""
 
 
 class Promises:
@@ -52,6 +55,8 @@ class Promises:
         """Whether any task has a deadline."""
         self.out = Transitions()
         """What was decided since it was last cleared."""
+        self.is_known: Callable[[str], bool] = lambda _source: True
+        """Whether a source has told all up to now: what it does not say is not missing else."""
         self.unseen = 0
         """Deadlines that were not judged: there were too many, or their trail had left or overlaps a hole."""
         self._rows = rows
@@ -213,10 +218,12 @@ class Promises:
         if success is not None and _took(sent, success) <= deadline:
             trail.judged = sent.when
             self.out.count(row, IN_TIME, max(success.fact.at, sent.fact.at))
-        elif any(placed.kind == REVOKED for placed in life.order) and success is None:
-            trail.judged = sent.when  # taken back: nothing is owed
         elif self._decided < due:
             self._arm(trail, due)
+        elif any(placed.kind == REVOKED and placed.fact.at <= due - self._grace for placed in life.order):
+            trail.judged = sent.when  # taken back in time: nothing is owed
+        elif not self.is_known(self._settler.sources[sent.fact.source]):
+            self._arm(trail, self._decided + _LATER)
         else:
             trail.judged = sent.when
             if self._overlaps(self._settler.sources[sent.fact.source], sent.fact.at, due):

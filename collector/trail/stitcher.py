@@ -15,6 +15,7 @@ from collector.trail.bend import fill
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Keep
 from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.listing import Listing
 from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
 from collector.trail.promises import Promises
@@ -90,6 +91,7 @@ class Stitcher:
         self.promises = Promises(rows, errors, self._keep, self._settler, grace)
         self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, self.promises, grace)
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
+        self.listing = Listing(self._keep, rows, errors, grace)
         self._channels: dict[tuple[str, str], int] = {}
         self._horizon = bounds.horizon_seconds
 

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from collector.model.secret import Secret
-from collector.web import answers, exposition, labels, query, rules, status
+from collector.web import answers, exposition, labels, query, rules, status, tasks
 from collector.web.guard import guard
 from collector.web.query import QUERIES, SIMULTANEOUS
 from collector.web.view import VIEW, View
@@ -207,6 +207,8 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/-/reload", reload),
     ("GET", "/api/sources", sources),
     *((method, f"/api/v1/{path}", handler) for path, (methods, handler) in QUERY_API.items() for method in methods),
+    ("GET", "/api/tasks", tasks.tasks),
+    ("GET", "/api/coverage", tasks.coverage),
     ("GET", "/api/tasks/{id:(?s:.+)}", task),
     ("GET", "/api/traces/{id}", trace),
     ("GET", "/runbooks/{name}", runbook),

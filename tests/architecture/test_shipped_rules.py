@@ -23,14 +23,14 @@ CASES = [
 PAGES = {path.stem: path.read_text() for path in (RULES / "runbooks").glob("*.md")}
 # What may be read: what contracts and trails give, and what Tasktrail says of itself.
 METRICS = {
-    "dead_letters_open", "tasks_in_flight", "task_contract_info", "task_overdue_total", "task_dead_lettered_total", "task_failed_total",
+    "dead_letters_open", "tasks_in_flight", "task_contract_info", "task_dead_lettered_total", "task_failed_total",
     "task_started_total", "task_retried_total", "task_lost_total", "task_duplicate_success_total",
     "task_run_seconds_bucket", "task_run_seconds_count", "task_run_seconds_sum", "task_queue:task_run_seconds:usual",
     "task_wait_seconds_bucket", "task_wait_seconds_count", "task_wait_seconds_sum",
     "task_queue:task_wait_seconds:usual", "tasktrail_source_up", "tasktrail_source_lag_seconds",
     "tasktrail_events_total", "tasktrail_rejected_total", "tasktrail_rule_failures_total",
     "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total", "tasktrail_state_failing",
-    "tasktrail_state_waiting",
+    "tasktrail_state_waiting", "task_overdue_total",
 }  # fmt: skip
 
 

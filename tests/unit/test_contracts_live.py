@@ -129,3 +129,22 @@ def test_a_replay_holds_recorded_tasks_to_contracts(tmp_path, capsys) -> None:
     tasks.write_text("tasks: [{}]\n")
     assert main(arguments) == 2
     assert str(tasks) in capsys.readouterr().err
+
+
+def test_nothing_is_overdue_while_its_source_is_down() -> None:
+    """Nobody knows whether it was done; when the source is back and has told of no success, it is, at its time."""
+    made = pipeline(OVERDUE, contracts=Contracts((PAY,)))
+    feed = [event("sent", name, T0, task="pay") for name in "xy"]
+    made.ingest.count(made.axes[0], native.decode, batch(feed, is_head=True), math.inf)
+    walk(made, T0 + 30)
+    made.axes[0].is_up = False
+    assert walk(made, T0 + 100) == []
+    made.axes[0].is_up = True
+    done = [event("succeeded", "y", T0 + 50, task="pay")]
+    made.ingest.count(
+        made.axes[0], native.decode, batch(done, received_at=T0 + 101, times=[T0 + 50], is_head=True), math.inf
+    )
+    walk(made, T0 + 120)
+    assert sum(series(made, "task_overdue_total").values()) == 1
+    assert sum(series(made, "task_in_time_total").values()) == 1
+    assert [one.at for one in made.stitcher.find("x").events if one.kind == "overdue"] == [T0 + 65]
