@@ -19,6 +19,7 @@ from collector.trail.rows import Errors, Rows
 from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
 from collector.trail.trail import (
+    IN_TIME_LINE,
     M_IRREGULAR,
     M_SENT,
     M_SUCCEEDED,
@@ -42,7 +43,7 @@ from collector.trail.transitions import (
 
 MOST_GAPS = 100
 """Holes of sources that are remembered; a deadline is judged long after them only if it is long."""
-_SKIMMED = 200
+_SKIMMED = 50
 _LATER = 15.0
 """Seconds after which a deadline is looked at again whose source could not be believed."""
 
@@ -130,7 +131,7 @@ class Promises:
             return False
         if not trail.end_time or trail.end_time - max(sent_time, trail.eta) > deadline:
             return False
-        trail.judged = sent_time
+        trail.judged = trail.end_time
         self.out.count(trail.row, IN_TIME, max(trail.end_at, sent_at))
         return True
 
@@ -155,7 +156,16 @@ class Promises:
     def _is_met(self, index: int, task_id: str) -> bool:
         """Whether a trail is over and done in time, as nearly all are."""
         trail = self._keep.look(self._keep.homes[index], task_id)
-        return trail is not None and _is_met(trail)
+        return trail is not None and self._is_done(trail)
+
+    def _is_done(self, trail: Trail) -> bool:
+        """Whether nothing of a trail is left to decide, nor to follow."""
+        if not trail.marks & M_IRREGULAR and not trail.found:
+            return trail.judged > 0.0
+        if any(one.name != IN_TIME_LINE for one in trail.found or ()):
+            return False
+        lives = lives_of(facts_of(trail), self._grace)
+        return all(sent is None or self._is_decided(trail, life, sent) for life in lives for sent in [_sent(life)])
 
     def _come_due(self, home: Home, task_id: str, at: float) -> None:
         failed = self._failed.pop((home.index, task_id), None)
@@ -166,7 +176,7 @@ class Promises:
             else:
                 self._settler.emit_finding(task_id, home.index, OVERDUE, failed[0], failed[1], self.out)
             return
-        if _is_met(trail):
+        if self._is_done(trail):
             return
         held = home.open.get(task_id) or self._keep.thaw(home, task_id, at)
         if held is not None:
@@ -187,7 +197,9 @@ class Promises:
         """When a finished trail without success will be overdue; 0.0: never."""
         lives = lives_of(facts_of(trail), self._grace)
         sent = _sent(lives[-1]) if lives else None
-        if sent is None or lives[-1].final_when is None or sent.when <= trail.judged:
+        if sent is None or lives[-1].final_when is None or self._is_decided(trail, lives[-1], sent):
+            return 0.0
+        if any(placed.kind == REVOKED for placed in lives[-1].order):
             return 0.0
         return self._due(sent, self.terms(trail.row).deadline or 0.0)
 
@@ -202,33 +214,40 @@ class Promises:
             deadline = self.terms(row).deadline
             if sent is None or deadline is None:
                 continue
-            finding = next((one for one in trail.found or () if one.life == sent.when), None)
-            if sent.when > trail.judged:
+            if not self._is_decided(trail, life, sent):
                 self._decide(trail, life, sent, row, deadline)
-            elif finding is not None:
+            elif finding := _finding(trail, sent):
                 self._follow(life, finding)
         known = {sent.when for life in lives if (sent := _sent(life))}
         for finding in trail.found or ():
             if finding.life not in known:
                 self._land(finding, finding.at)
 
+    @staticmethod
+    def _is_decided(trail: Trail, life: Life, sent: Placed) -> bool:
+        """Whether a life was found overdue, or one of its successes was counted as in time."""
+        if _finding(trail, sent):
+            return True
+        counted = {trail.judged, *(one.life for one in trail.found or () if one.name == IN_TIME_LINE)}
+        return any(placed.kind == SUCCEEDED and placed.when in counted for placed in life.order)
+
     def _decide(self, trail: Trail, life: Life, sent: Placed, row: int, deadline: float) -> None:
         due = self._due(sent, deadline)
         success = _success(life)
         if success is not None and _took(sent, success) <= deadline:
-            trail.judged = sent.when
-            self.out.count(row, IN_TIME, max(success.fact.at, sent.fact.at))
+            at = max(success.fact.at, sent.fact.at)
+            trail.found = [*(trail.found or ()), Finding(IN_TIME_LINE, at, success.when, row)]
+            self.out.count(row, IN_TIME, at)
         elif self._decided < due:
             self._arm(trail, due)
         elif any(placed.kind == REVOKED and placed.fact.at <= due - self._grace for placed in life.order):
-            trail.judged = sent.when  # taken back in time: nothing is owed
+            pass  # taken back in time: nothing is owed
         elif not self.is_known(self._settler.sources[sent.fact.source]):
             self._arm(trail, self._decided + _LATER)
+        elif self._overlaps(self._settler.sources[sent.fact.source], sent.fact.at, due):
+            trail.found = [*(trail.found or ()), Finding("unknown", due, sent.when, row)]
+            self.unseen += 1
         else:
-            trail.judged = sent.when
-            if self._overlaps(self._settler.sources[sent.fact.source], sent.fact.at, due):
-                self.unseen += 1
-                return
             finding = Finding("overdue", due, sent.when, row)
             trail.found = [*(trail.found or ()), finding]
             self._settler.emit_finding(trail.task_id, trail.home, OVERDUE, row, due, self.out)
@@ -240,12 +259,12 @@ class Promises:
     def _follow(self, life: Life, finding: Finding) -> None:
         """What became of an overdue life since: done after all, or over in another way."""
         success = _success(life)
-        if success is not None and not finding.recovered_at:
+        if finding.name == "overdue" and success is not None and not finding.recovered_at:
             finding.recovered_at = max(finding.at, success.fact.at)
             code = finding.row * STRIDE + RECOVERED
             self.out.errors.append((code, self._from_overdue, finding.recovered_at))
         if finding.is_up and life.final_when is not None:
-            self._land(finding, max(finding.at, *(placed.fact.at for placed in life.order if IS_FINAL[placed.kind])))
+            self._land(finding, max(finding.at, *(p.fact.at for p in life.order if IS_FINAL[p.kind])))
 
     def _land(self, finding: Finding, at: float) -> None:
         if finding.is_up:
@@ -266,8 +285,10 @@ class Promises:
         return any(name == source and begin <= end and start <= over for name, begin, over in self._gaps)
 
 
-def _is_met(trail: Trail) -> bool:
-    return trail.judged > 0.0 and not trail.marks & M_IRREGULAR and not trail.found
+def _finding(trail: Trail, sent: Placed) -> Finding | None:
+    """What the life that was sent then was found to be, besides in time."""
+    found = (one for one in trail.found or () if one.life == sent.when and one.name != IN_TIME_LINE)
+    return next(found, None)
 
 
 def _sent(life: Life) -> Placed | None:

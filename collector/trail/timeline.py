@@ -12,7 +12,7 @@ from collector.trail.durations import runs
 from collector.trail.lifecycle import UNKNOWN
 from collector.trail.rows import Errors, Rows
 from collector.trail.tally import Life, Placed, lives_of, tries
-from collector.trail.trail import Trail, counts_of, facts_of
+from collector.trail.trail import IN_TIME_LINE, Trail, counts_of, facts_of
 from collector.trail.transitions import FACTS
 
 _COUNTED_FACTS = FACTS.index("flight_up")
@@ -101,7 +101,7 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
 
 def _findings(trail: Trail) -> list[tuple[str, float]]:
     """What was found of a trail, and when: the finding by its name, and `recovered`."""
-    found = [(one.name, one.at) for one in trail.found or ()]
+    found = [(one.name, one.at) for one in trail.found or () if one.name != IN_TIME_LINE]
     return found + [("recovered", one.recovered_at) for one in trail.found or () if one.recovered_at]
 
 

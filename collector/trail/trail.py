@@ -52,6 +52,10 @@ class Fact(msgspec.Struct, gc=False, array_like=True):
     queue: str = ""
 
 
+IN_TIME_LINE = "in_time"
+"""The name of what is found of most, and no line of a timeline."""
+
+
 class Finding(msgspec.Struct, gc=False, array_like=True):
     """Something that a life of a trail was found to be. Times are axis times."""
 
@@ -59,7 +63,7 @@ class Finding(msgspec.Struct, gc=False, array_like=True):
     at: float
     """When it was decided."""
     life: float
-    """When the life was sent, by the sender's clock where it named a time."""
+    """When its life was sent (of `in_time`: when its success was), by the sender's clock where it named a time."""
     row: int
     recovered_at: float = 0.0
     """When it was made good after all; 0.0: it was not."""
@@ -111,7 +115,7 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     dead_row: int = -1
     """A dead letter of an earlier, forgotten trail of this id is still open under this row."""
     judged: float = 0.0
-    """When the newest life was sent whose deadline is decided; 0.0: none is."""
+    """When the success was, by `Placed.when`, that a flat trail was counted as in time for; 0.0: it was not."""
     found: list[Finding] | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.model.contract import Contract, Contracts
@@ -188,6 +188,7 @@ KINDS = ("sent", "started", "succeeded", "failed", "retried", "revoked", "sent")
 CHAINS = st.lists(st.tuples(st.sampled_from(KINDS), st.floats(0, 150).map(lambda at: round(at, 1))), max_size=6)
 
 
+@settings(max_examples=300, deadline=None)
 @given(chain=CHAINS, data=st.data())
 def test_findings_do_not_depend_on_order_or_repetition_within_grace(chain, data):
     """The same facts, each up to grace late and some of them twice, give the same findings and timeline."""
