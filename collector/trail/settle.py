@@ -13,6 +13,7 @@ from collector.trail import tally
 from collector.trail.durations import Duration, runs, total, waits
 from collector.trail.evidence import NOTABLE, Notes
 from collector.trail.lifecycle import (
+    DEAD_LETTERED,
     IS_FAILURE,
     IS_FINAL,
     IS_TRY_END,
@@ -275,6 +276,9 @@ class Settler:
             # In the second case what closed it was taken for a part of its life, and turned out to be of another.
             fact.flags = fact.flags & ~DEAD_DOWN | DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)
+            if fact.kind != DEAD_LETTERED:  # evidence looks for dead letters, whether or not there is a message
+                code = fact.row * STRIDE + DEAD_LETTERED
+                self._notes.note(code, fact.at, trail.home, trail.task_id, fact.error)
             self.dead.setdefault(trail.task_id, {})[trail.home] = fact.row
             if len(self.dead) > self._dead_limit:
                 del self.dead[next(iter(self.dead))]

@@ -148,3 +148,14 @@ def test_nothing_is_overdue_while_its_source_is_down() -> None:
     assert sum(series(made, "task_overdue_total").values()) == 1
     assert sum(series(made, "task_in_time_total").values()) == 1
     assert [one.at for one in made.stitcher.find("x").events if one.kind == "overdue"] == [T0 + 65]
+
+
+def test_a_dead_letter_that_nobody_keeps_has_its_task_as_evidence() -> None:
+    """What must complete and failed for good is named by the alert that says so."""
+    rule = OVERDUE.replace("increase(task_overdue_total[1m])", "dead_letters_open")
+    made = pipeline(rule, contracts=Contracts((PAY,)))
+    feed = [event("failed", name, T0, task=task, error="E") for name, task in (("x", "pay"), ("y", "other"))]
+    made.ingest.count(made.axes[0], native.decode, batch(feed, is_head=True), math.inf)
+    (alert,) = walk(made, T0)
+    assert [(one.task_id, one.error) for one in alert.evidence.offenders] == [("x", "E")]
+    assert alert.evidence.top_errors == (("E", 1),)
