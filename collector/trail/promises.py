@@ -186,7 +186,7 @@ class Promises:
         """A trail is frozen or goes: what it holds up comes down, and a deadline it has yet to miss is remembered."""
         for finding in trail.found or ():
             self._land(finding, at)
-        if not self.is_asked or self.terms(trail.row).deadline is None:
+        if not self.is_asked or self.terms(trail.row).deadline is None or self._is_done(trail):
             return
         self.judge(trail)
         due = self._waits_until(trail)
