@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collector import __version__, rulefiles, supervisor
+from collector import __version__, contractfile, rulefiles, supervisor
 from collector.alerting.rulefile import GroupSpec
 from collector.audience import Audience, understood
 from collector.axis import Axis
@@ -27,6 +27,7 @@ from collector.intake import Lane
 from collector.keeper import Keeper
 from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
+from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.record import Source
 from collector.model.secret import Secret
@@ -55,7 +56,6 @@ SAVE_SECONDS = 2.0
 HURRIED_SECONDS = 0.1
 """The same, where somebody is in a hurry."""
 UNREAD = {
-    "tasks": "`tasks` files are not read by this version: remove the setting",
     "labels": "`labels` of events do not become labels of metrics in this version: remove the setting",
 }
 """Settings that do nothing yet: refused, so that nobody relies on them."""
@@ -108,8 +108,11 @@ async def run(
     is_unsent = not settings.notify and not parts.channels and not settings.routes
     if is_unsent:  # whoever names no target yet shall see what would have been sent
         settings = msgspec.structs.replace(settings, notify=(Secret("log:"),))
-    specs, audience, secret = checked(read_rules, partial(audience_of, settings), partial(token, settings))
-    loaded = _Loaded(specs, read_rules, audience, secret, is_unsent)
+    read_contracts = partial(contractfile.load, settings.tasks)
+    specs, contracts, audience, secret = checked(
+        read_rules, read_contracts, partial(audience_of, settings), partial(token, settings)
+    )
+    loaded = _Loaded(specs, read_rules, contracts, read_contracts, audience, secret, is_unsent)
     state = open_state(settings.state, os.environ, clock.now())
     try:
         return await _run(settings, stop, hurry, clock, parts, loaded, state)
@@ -122,12 +125,14 @@ class _Loaded(msgspec.Struct, frozen=True):
 
     specs: list[GroupSpec]
     read_rules: Callable[[], list[GroupSpec]]
+    contracts: Contracts | None
+    read_contracts: Callable[[], Contracts | None]
     audience: Audience
     secret: Secret | None
     is_unsent: bool
 
 
-async def _run(  # noqa: PLR0913, PLR0917  the whole process
+async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     settings: Settings,
     stop: asyncio.Event,
     hurry: asyncio.Event,
@@ -151,6 +156,7 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         external_labels=settings.external_labels,
         cpu=clock.cpu,
         keep=None if state.store is None else Remembered(state.store),
+        contracts=loaded.contracts,
     )
     checkpoints = None if state.directory is None else opened(state.directory, clock, telemetry)
     pipeline = make() if checkpoints is None else checkpoints.restored(make)
@@ -163,7 +169,7 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
         outbox=None if state.store is None else keeper,
         announce=[target.name for target in audience.receivers[audience.default]],
     )
-    daemon = Daemon(pipeline, delivery, clock, pages, loaded.read_rules, keeper)
+    daemon = Daemon(pipeline, delivery, clock, pages, loaded.read_rules, keeper, loaded.read_contracts)
     pulled = lanes(settings, parts, daemon, clock)
     if checkpoints is not None:
         checkpoints.place(daemon.lanes, daemon.gate)
@@ -178,6 +184,10 @@ async def _run(  # noqa: PLR0913, PLR0917  the whole process
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
+    if loaded.contracts is not None:
+        held = "semantics, deadline, owner and runbook_url"
+        count = len(loaded.contracts.declared)
+        telemetry.said("%s: %d contracts; of their terms this version holds %s", settings.tasks, count, held)
     for config in audience.configs:
         telemetry.target_understood(config.name, config.description)
     if loaded.is_unsent:
@@ -231,20 +241,23 @@ def opened(directory: Path, clock: Clock, telemetry: Telemetry) -> Checkpoints:
 T1 = TypeVar("T1")
 T2 = TypeVar("T2")
 T3 = TypeVar("T3")
+T4 = TypeVar("T4")
 
 
-def checked(first: Callable[[], T1], second: Callable[[], T2], third: Callable[[], T3]) -> tuple[T1, T2, T3]:
-    """What three readers give. Raises ProblemsError with the problems of all of them."""
+def checked(
+    first: Callable[[], T1], second: Callable[[], T2], third: Callable[[], T3], fourth: Callable[[], T4]
+) -> tuple[T1, T2, T3, T4]:
+    """What four readers give. Raises ProblemsError with the problems of all of them."""
     found: list[Any] = []
     problems: list[Problem] = []
-    for read in (first, second, third):
+    for read in (first, second, third, fourth):
         try:
             found.append(read())
         except ProblemsError as error:
             problems += error.problems
     if problems:
         raise ProblemsError(problems)
-    return found[0], found[1], found[2]
+    return found[0], found[1], found[2], found[3]
 
 
 def audience_of(settings: Settings) -> Audience:

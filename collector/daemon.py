@@ -18,6 +18,7 @@ from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
+from collector.coverage import covered, draft
 from collector.delivery import Delivery
 from collector.gate import Gate
 from collector.heartbeat import Signs, late
@@ -25,6 +26,7 @@ from collector.intake import Lane
 from collector.keeper import Keeper
 from collector.model.alert import Alert
 from collector.model.clock import Clock
+from collector.model.contract import Contracts
 from collector.model.errors import ProblemsError
 from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
@@ -34,6 +36,7 @@ from collector.series.store import Store
 from collector.sources.push import batches, split
 from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
+from collector.trail.listing import Page, Wanted
 from collector.web.exposition import pieces
 
 STEP = 0.005
@@ -64,6 +67,7 @@ class Daemon:
         pages: Mapping[str, str],
         load_rules: Callable[[], Sequence[GroupSpec]],
         keeper: Keeper | None = None,
+        load_contracts: Callable[[], Contracts | None] = lambda: None,
     ) -> None:
         self._keeper = keeper or Keeper(None, pipeline, clock)
         self.pipeline = pipeline
@@ -75,11 +79,13 @@ class Daemon:
         self._clock = clock
         self._pages = pages
         self._load_rules = load_rules
+        self._load_contracts = load_contracts
         self._wake = asyncio.Event()
         self._moved_at = clock.monotonic()
         self._patience_until = clock.now() + PATIENCE
         self._introduce_at = clock.monotonic() + INTRODUCED_AFTER
-        self._specs: Sequence[GroupSpec] | None = None
+        self._fresh: tuple[Sequence[GroupSpec], Contracts | None] | None = None
+        """Rules and contracts that were read again."""
         self._sampled_at = -math.inf
 
     # The loop
@@ -107,10 +113,11 @@ class Daemon:
         """Walk to the instant that is complete, and say what is ripe. True where that is the present."""
         clock, telemetry = self._clock, self.pipeline.telemetry
         await self.gate.passed()
-        if self._specs is not None:
-            self.pipeline.use(self._specs)
+        if self._fresh is not None:
+            (specs, contracts), self._fresh = self._fresh, None
+            self.pipeline.promise(contracts)
+            self.pipeline.use(specs)
             self._keeper.rules_changed()
-            self._specs = None
         now = clock.now()
         self._keeper.settle()
         until = target(self.pipeline.axes, now, self.pipeline.grace, self._patience_until)
@@ -266,6 +273,20 @@ class Daemon:
         """All trails of a trace."""
         return self.pipeline.stitcher.trace(trace_id.lower())
 
+    def listing(self, wanted: Wanted) -> Iterator[Page | None]:
+        """Trails by filter."""
+        return self.pipeline.stitcher.listing.pages(wanted)
+
+    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
+        """What of the tasks that were seen nobody has declared."""
+        rules = [rule for group in self.groups for rule in group.rules]
+        contracts = self.pipeline.grouping.dressing.contracts
+        for seen in self.pipeline.stitcher.listing.seen():
+            if seen is None:
+                yield None
+            else:
+                yield {"tasks": covered(seen, contracts, rules), "draft": draft(seen, contracts)}
+
     def runbook(self, name: str) -> str | None:
         """A runbook page."""
         return self._pages.get(name)
@@ -307,14 +328,21 @@ class Daemon:
         return lane
 
     def reload(self) -> Sequence[str]:
-        """Read rule files again; the problems, where the old ones were kept. New ones hold from the next turn on."""
+        """Read the files of rules and contracts again. New ones hold from the next turn on.
+
+        Gives the problems, where the old ones were kept: of both, whichever of them has one.
+        """
         telemetry = self.pipeline.telemetry
-        try:
-            self._specs = self._load_rules()
-        except ProblemsError as error:
-            problems = [str(problem) for problem in error.problems]
-            telemetry.reloaded(problems)
+        found: list[Any] = []
+        problems: list[str] = []
+        for load in (self._load_rules, self._load_contracts):
+            try:
+                found.append(load())
+            except ProblemsError as error:
+                problems += map(str, error.problems)
+        telemetry.reloaded(problems)
+        if problems:
             return problems
-        telemetry.reloaded([])
+        self._fresh = found[0], found[1]
         self.woken()
         return []

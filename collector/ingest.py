@@ -131,6 +131,13 @@ class Ingest:
         if measured is not None and axis is not None:
             self._stitcher.watch(axis.name, axis.application, out, *measured)
         out.clear()
+        self._observe_found()
+
+    def _observe_found(self) -> None:
+        found = self._stitcher.promises.out
+        if found.codes or found.errors:
+            observe(found, self._store)
+            found.clear()
 
     def expire(self, at: float) -> bool:
         """Let the trails decide what was waiting for `at`. True while there is more to do at this instant."""
@@ -138,7 +145,12 @@ class Ingest:
         more = self._stitcher.expire(at, self._out)
         observe(self._out, self._store)
         self._out.clear()
+        self._observe_found()
         return more
+
+    def gap(self, gap: Gap) -> None:
+        """A source has a hole: what is missing in it is no finding."""
+        self._stitcher.promises.gap(gap.source, gap.start, gap.end)
 
     def _tell_drops(self, axis: Axis, batch: Batch, events: Sequence[Event]) -> None:
         """A worker's hook says by the label `dropped` of a heartbeat how many events it had no room for: a hole."""
@@ -158,6 +170,7 @@ class Ingest:
                 axis.gaps.append(gap)
                 del axis.gaps[:-100]
                 self._telemetry.gap(gap)
+                self.gap(gap)
 
     def _one_by_one(
         self,

@@ -92,6 +92,7 @@ class Lane:
         self.axis.gaps.append(gap)
         del self.axis.gaps[:-100]
         self._telemetry.gap(gap)
+        self._ingest.gap(gap)
 
     async def supervise(self, build: Callable[[], Source]) -> None:
         """Run a source until it ends or this task is cancelled; rebuild it whenever it is lost."""

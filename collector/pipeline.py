@@ -20,6 +20,7 @@ from collector.axis import Axis
 from collector.casebook import Casebook
 from collector.ingest import Ingest
 from collector.model.alert import Alert, Notification
+from collector.model.contract import Contracts
 from collector.model.labels import labels_of
 from collector.model.saved import SavedPast
 from collector.promql import compile_expr
@@ -29,6 +30,7 @@ from collector.routing.keeping import Keep
 from collector.routing.message import Wording
 from collector.routing.routefile import Routing
 from collector.series import celery
+from collector.series.declared import Declared
 from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
@@ -48,7 +50,13 @@ PAGING_METRICS = frozenset({"task_dead_lettered_total", "dead_letters_open", "ta
 
 # metric name → the facts or durations that feed it: what evidence is looked up by
 FED_BY: dict[str, tuple[str, ...]] = {metric.name: metric.feeds for metric in METRICS}
-SHOWN_BY = {"dead_up": "dead_lettered", "dead_down": "dead_lettered", "flight_down": "flight_up"}
+SHOWN_BY = {
+    "dead_up": "dead_lettered",
+    "dead_down": "dead_lettered",
+    "flight_down": "flight_up",
+    "late_up": "overdue",
+    "late_down": "overdue",
+}
 """Facts of gauges → the fact whose tasks are shown for them."""
 SUFFIXES = ("_bucket", "_count", "_sum")
 
@@ -100,6 +108,7 @@ class Pipeline:
         external_labels: Mapping[str, str] | None = None,
         cpu: Callable[[], float] = lambda: 0.0,
         keep: Keep | None = None,
+        contracts: Contracts | None = None,
     ) -> None:
         self.grace = limits.grace
         self.telemetry = telemetry
@@ -113,7 +122,9 @@ class Pipeline:
             self.store.hosts.is_exposed = True
         self.casebook = Casebook(self.store, self.stitcher)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.ticker = Ticker(self.store, self.stitcher, self.ingest.expire, self.is_blind, reads_sources, telemetry)
+        self.stitcher.promises.is_known = self._knows
+        self.declared = Declared(self.store, self.rows)
+        self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
         self.desk = Desk(routing, receivers, self.wording, keep=keep, say=lambda line: telemetry.said("%s", line))
         self.grouping = self.desk.grouping
@@ -123,7 +134,22 @@ class Pipeline:
         self._was_past = False
         self._until = Target(0.0)
         self._now = 0.0
+        self.promise(contracts)
         self.use(specs)
+
+    def promise(self, contracts: Contracts | None) -> None:
+        """Hold the tasks to these contracts from now on; None: nothing is declared.
+
+        A deadline holds for what is sent from then on, an owner for what begins to fire.
+        """
+        self.stitcher.promises.use(contracts)
+        self.declared.use(contracts)
+        self.grouping.dressing.contracts = contracts
+
+    def _decide(self, at: float) -> bool:
+        """Let trails decide what was waiting for `at`, and write what is declared. True while there is more to do."""
+        self.declared.write(round(at, 3))  # samples are of whole milliseconds, as instants are
+        return self.ingest.expire(at)
 
     def use(self, specs: Sequence[GroupSpec]) -> None:
         """Evaluate these rule groups from now on. Rules that were there before keep their alerts; those of others end.
@@ -218,6 +244,10 @@ class Pipeline:
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
         silent = [axis for axis in self.axes if not self._is_seen(axis, patience)]
         return any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
+
+    def _knows(self, source: str) -> bool:
+        """Whether a source has told all up to the instant that is evaluated; one that is no more never will."""
+        return all(self._is_seen(axis, LONGEST_LAG) for axis in self.axes if axis.name == source)
 
     def _is_seen(self, axis: Axis, patience: float) -> bool:
         """Live, a source must be up and not lag; along a backlog, it must have been read past the instant."""

@@ -16,6 +16,7 @@ from collector.formats import FORMATS, Decode
 from collector.formats.recognise import recognising
 from collector.ingest import chunks
 from collector.model.alert import Alert, Notification
+from collector.model.contract import Contracts
 from collector.model.record import Batch
 from collector.pipeline import Limits, Pipeline
 from collector.routefiles import receivers
@@ -42,6 +43,7 @@ class Replay:
         limits: Limits | None = None,
         wording: Wording | None = None,
         routing: Routing | None = None,
+        contracts: Contracts | None = None,
     ) -> None:
         self.axis = Axis(name=source, application="", clock="event", is_up=True)
         self.telemetry = Telemetry()
@@ -52,6 +54,7 @@ class Replay:
             routing=routing,
             receivers=receivers(routing),
             wording=wording,
+            contracts=contracts,
         )
         self.pipeline.axes.append(self.axis)
         self.episodes: dict[tuple[str, float], Alert] = {}

@@ -31,8 +31,6 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
         (*_TASK, "finding"),
         {"finding": "stuck never_started poison requeue_loop missed_schedule forecast retry_storm skew"},
     ),
-    "task_recovered_total": ("counter", (*_TASK, "from"), {}),
-    "tasks_overdue": ("gauge", _TASK, {}),
     "dead_letters_unreviewed_age_seconds": ("gauge", _TASK, {}),
     "task_contract_info": (
         "gauge",
@@ -82,7 +80,7 @@ def metrics() -> dict[str, Known]:
     """Every metric that rules may read, apart from what they record themselves."""
     known = {name: Known() for name in _ANY_LABELS}
     for metric in METRICS:
-        known |= _known(metric.name, metric.type, (*_TASK, "error") if metric.by_error else _TASK, {})
+        known |= _known(metric.name, metric.type, (*_TASK, metric.detail) if metric.by_error else _TASK, {})
     for name, (kind, _, labels) in telemetry.METRICS.items():
         counter = kind == "counter"
         known |= _known(

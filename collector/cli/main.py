@@ -24,6 +24,7 @@ from collector.cli import (
     routes,
     run,
     silence,
+    tasks,
     test,
 )
 from collector.model.errors import ProblemsError, TasktrailError
@@ -45,6 +46,9 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
     "silence": ("make, list and end silences of a running daemon", silence.configure, silence.main),
     "ack": ("take alerts upon oneself", ack.configure, ack.main),
     "drill": ("try out that an alert reaches somebody", drill.configure, drill.main),
+    "tasks": ("the tasks that a running daemon remembers", tasks.configure, tasks.main),
+    "task": ("the timeline of one task, from a running daemon", tasks.configure_task, tasks.main_task),
+    "trace": ("all tasks of a trace as a waterfall, from a running daemon", tasks.configure_trace, tasks.main_trace),
     "bench": ("measure the pipeline on this machine", bench.configure, bench.main),
 }
 

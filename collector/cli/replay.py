@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from collector import routefiles, rulefiles
+from collector import contractfile, routefiles, rulefiles
 from collector.cli import diff, report
 from collector.documents.scalars import parse_duration
 from collector.formats import FORMATS, capture
@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH|shipped",
         help="other rule files to hold against them",
     )
+    parser.add_argument("--tasks", metavar="FILE", help="what each class of task promises")
     parser.add_argument("--routes", metavar="FILE", help="routes and receivers; else the built-in route")
     parser.add_argument("--task", metavar="ID", help="the timeline of one task")
     parser.add_argument("--trace", metavar="ID", help="all trails of one trace")
@@ -59,8 +60,15 @@ def main(arguments: argparse.Namespace) -> int:
     wording = Wording(runbooks=runbooks())
     form = FORMATS[arguments.form] if arguments.form else None
     routing = routefiles.load(arguments.routes) if arguments.routes else None
+    contracts = contractfile.load(arguments.tasks)
     replays = [
-        Replay(rulefiles.load(rules), decode=form.new() if form else None, wording=wording, routing=routing)
+        Replay(
+            rulefiles.load(rules),
+            decode=form.new() if form else None,
+            wording=wording,
+            routing=routing,
+            contracts=contracts,
+        )
         for rules in rule_sets
     ]
     replay = replays[0]

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from typing import TypeAlias
 
 import msgspec
@@ -29,6 +28,7 @@ from collector.model.saved import GroupChange, SavedGroup, SavedMember, SavedPas
 from collector.routing import message
 from collector.routing.acks import Acks
 from collector.routing.draft import Links, dedup_key, draft, group_key, no_links
+from collector.routing.dressing import Dressing
 from collector.routing.flapping import Flapping
 from collector.routing.group import Group, Log, Target
 from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
@@ -88,6 +88,8 @@ class Grouping:
         self._heap: list[tuple[float, int, Group]] = []
         self._pushes = 0
         self._ladder = Ladder(self._groups, self._receivers, self._acks, self._schedule)
+        self.dressing = Dressing()
+        """What alerts get from contracts on their way in."""
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
         self._past_touched: dict[tuple[str, float], None] = {}
@@ -105,7 +107,7 @@ class Grouping:
         for alert in alerts:
             if alert.state == "pending":
                 continue
-            taken = copy(alert)
+            taken = self.dressing.dressed(alert)
             self._note(taken, now, live=live)
             if live or self._is_known(taken):
                 self._inhibition.note(taken)

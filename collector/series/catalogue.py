@@ -41,6 +41,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     feeds: tuple[str, ...]
     """A counter's fact; a gauge's fact that goes up and the one that goes down; a histogram's measure."""
     by_error: bool = False
+    detail: str = "error"
+    """What the label is called that `by_error` adds."""
 
 
 class Family:
@@ -51,6 +53,13 @@ class Family:
         self.members = Members()
         self.expected: dict[tuple[str, str], list[Labels]] = {}
         """Label sets that exist from 0, by task and queue."""
+
+    def expecting(self, task: str, queue: str) -> list[Labels]:
+        """The label sets that a series of this task and queue can take the place of."""
+        if not self.expected:
+            return []
+        found = self.expected.get((task, queue), [])
+        return [*found, *self.expected.get((task, ""), [])] if queue else list(found)
 
 
 class Catalogue:
@@ -130,13 +139,14 @@ class Catalogue:
         """The column of a row's series, made where it is new, and from now on found through the tables."""
         task, queue, source = self._rows.names(row)
         name = self._errors.name(error) if family.metric.by_error else ""
-        labels = self.labels_of(task, queue, source, name)
+        labels = self.labels_of(task, queue, source, name, family.metric.detail)
         members = family.members
         owner = row * _ERRORS + error
         if labels not in members.places and self.size >= self._cap:
             self.evictions["series_cap"] += 1
             owner = _OTHERS
-            labels = self.labels_of(OVERFLOW, OVERFLOW, source, OVERFLOW if family.metric.by_error else "")
+            name = OVERFLOW if family.metric.by_error else ""
+            labels = self.labels_of(OVERFLOW, OVERFLOW, source, name, family.metric.detail)
         if labels not in members.places:
             self._make(family, labels, owner, version, self._replaced(family, labels))
         place = members.places[labels]
@@ -145,9 +155,9 @@ class Catalogue:
         self._lead(family, row, error, members.columns[place])
         return members.columns[place]
 
-    def labels_of(self, task: str, queue: str, source: str, error: str) -> Labels:
+    def labels_of(self, task: str, queue: str, source: str, error: str, detail: str = "error") -> Labels:
         """The label set; equal pairs are one object, because thousands of series share them."""
-        return self.shared(labels_of({"task": task, "queue": queue, "source": source, "error": error}))
+        return self.shared(labels_of({"task": task, "queue": queue, "source": source, detail: error}))
 
     def shared(self, labels: Labels) -> Labels:
         """The same label set, of pairs that others have too."""
@@ -201,9 +211,8 @@ class Catalogue:
     def _replaced(self, family: Family, labels: Labels) -> int:
         """When a new series was born: from the beginning, where it takes the place of an expected one, which leaves."""
         named = dict(labels)
-        pair = (named.get("task", ""), named.get("queue", ""))
         birth = NEVER
-        for expected in family.expected.get(pair, ()):
+        for expected in family.expecting(named.get("task", ""), named.get("queue", "")):
             if set(expected) <= set(labels):
                 birth = -NEVER
                 place = family.members.places.get(expected, -1)
@@ -259,7 +268,7 @@ class Catalogue:
                 self.retired[named.get("task", ""), family.metric.feeds[0]] += number
         self._leave(family, gone)
         for pair in pairs:
-            for labels in family.expected.get(pair, ()):
+            for labels in family.expecting(*pair):
                 self.expect(family, labels, version)
 
 

@@ -28,6 +28,7 @@ NOTABLE = frozenset(
         "expired",
         "redelivered",
         "duplicate_success",
+        "overdue",
     )
 )
 _RING = 16

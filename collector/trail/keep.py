@@ -6,6 +6,7 @@ Everything here is bounded, dated, and leaves for a reason of the closed tuple R
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
 from typing import TypeAlias
 
@@ -26,6 +27,7 @@ REASONS: tuple[str, ...] = (
     "trail_facts",  # one trail had more facts than the bound; its oldest were cut
     "dead_letters",  # more open dead letters than are remembered beside their trails
     "keys_early",  # an idempotency key was forgotten before its time
+    "deadlines",  # a deadline was not judged: too many were open, its trail had left, or overlaps a hole of its source
     "names",  # a task, queue or source had no room for a name of its own, and was counted as `_other`
 )
 
@@ -55,6 +57,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     trail_facts: int = 96
     dead_letters: int = 100_000
     keys: int = 200_000
+    deadlines: int = 1_000_000
 
 
 class Home:
@@ -87,6 +90,8 @@ class Keep:
         """Whether somebody saves, so that it is noted what was touched."""
         self.irregular_facts = 0
         """Facts held by open trails, for the estimate of bytes."""
+        self.leave: Callable[[Trail, float], None] | None = None
+        """Told of each trail before it is frozen or let go, with the axis time."""
         self._settler = settler
         self._by_name: dict[str, Home] = {}
         self._frozen_bytes = 0.0
@@ -187,6 +192,8 @@ class Keep:
     def evict(self, trail: Trail, reason: str, at: float, out: Transitions) -> None:
         """Let an open trail go: what it still holds back is decided now, and nothing of it stays in flight."""
         home = self.homes[trail.home]
+        if self.leave is not None:
+            self.leave(trail, at)
         if trail.marks & M_IRREGULAR:
             if trail.due:
                 self._settler.settle(trail, float("inf"), out)
@@ -264,6 +271,8 @@ class Keep:
 
     def _freeze(self, trail: Trail, at: float) -> None:
         home = self.homes[trail.home]
+        if self.leave is not None:
+            self.leave(trail, at)
         if trail.trace_id or trail.parent_id or trail.root_id:
             home.links.add(trail, at)
         data = self._encode(trail)

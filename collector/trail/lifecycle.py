@@ -55,6 +55,7 @@ STATES: tuple[str, ...] = (*OPEN_STATES, *FINAL_STATES, UNKNOWN)
 SENT, RECEIVED, STARTED = KIND_CODE["sent"], KIND_CODE["received"], KIND_CODE["started"]
 SUCCEEDED, FAILED, RETRIED = KIND_CODE["succeeded"], KIND_CODE["failed"], KIND_CODE["retried"]
 DEAD_LETTERED, REQUEUED = KIND_CODE["dead_lettered"], KIND_CODE["requeued"]
+REVOKED = KIND_CODE["revoked"]
 KIND_COUNT = len(TASK_KINDS)
 
 _STEPS = tuple(LIFECYCLE[kind] for kind in TASK_KINDS)

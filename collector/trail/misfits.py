@@ -10,6 +10,7 @@ from collector.model.event import Event
 from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
 from collector.trail.keep import Home, Keep
 from collector.trail.lifecycle import IS_FAILURE, RETRIED
+from collector.trail.promises import Promises
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
 from collector.trail.trail import (
@@ -34,14 +35,17 @@ class Misfits:
     """The slow ways of one stitcher."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one stitcher
-        self, rows: Rows, errors: Errors, texts: Texts, settler: Settler, keep: Keep, grace: float
+        self, rows: Rows, errors: Errors, texts: Texts, settler: Settler, keep: Keep, promises: Promises, grace: float
     ) -> None:
         self._rows = rows
         self._errors = errors
         self._texts = texts
         self._settler = settler
         self._keep = keep
+        self._promises = promises
         self._grace = grace
+        self.failed: list[Trail] = []
+        """What failed for good in this batch, and must not."""
         self.decided = 0.0
         """The axis time up to which what rests on missing facts is decided."""
 
@@ -146,7 +150,18 @@ class Misfits:
             tell(trail, event.error_message)
         if kind == RETRIED:
             trail.next_eta = event.eta or 0.0
+        elif self._settler.is_must is not None and self._settler.is_must(row):
+            self.failed.append(trail)
         self._settler.emit(trail, kind, row, at, trail.error, out)
+
+    def open_dead_letters(self, out: Transitions) -> None:
+        """What failed for good and must be completed is a dead letter, which only irregular trails can have."""
+        failed, self.failed = self.failed, []
+        for trail in failed:
+            if not trail.marks & M_IRREGULAR:
+                held = len(trail.facts or ())
+                self._keep.irregular_facts += len(promote(trail)) - held
+            self.settle(trail, out)
 
     def sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
         """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
@@ -180,3 +195,5 @@ class Misfits:
             settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
             cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
         keep.irregular_facts += len(trail.facts or ()) - held
+        if self._promises.is_asked:
+            self._promises.judge(trail)

@@ -5,7 +5,7 @@ A row is what series are keyed by; the hot loop never touches a label set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 OVERFLOW = "_other"
 """The name under which everything beyond a cap is counted."""
@@ -67,6 +67,14 @@ class Rows:
     def of_task(self, task: str) -> Sequence[int]:
         """All rows of a task, over queues and sources."""
         return self._of_task.get(task, ())
+
+    def tasks(self) -> Iterable[str]:
+        """Every task name that was seen, the overflow among them."""
+        return self._of_task
+
+    def queue_of(self, task: str) -> str:
+        """The queue with which a task was seen first; "" where it has none."""
+        return next((queue for row in self._of_task.get(task, ()) if (queue := self._names[row][1])), "")
 
     def tables(self, source: str) -> dict[str | None, dict[str | None, int]]:
         """The look-up table of one source, for the hot loop: task -> queue, as events name them -> row or negative."""

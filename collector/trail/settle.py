@@ -6,6 +6,7 @@ until the decided time reaches the fact's axis time plus grace, and is counted t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
 from collector.trail import tally
@@ -78,6 +79,8 @@ class Settler:
         """The same for idempotency keys."""
         self.dead_overflow = 0
         self.keys_early = 0
+        self.is_must: Callable[[int], bool] | None = None
+        """Whether what is counted under a row must be completed: where it failed for good, it is a dead letter."""
 
     def settle(self, trail: Trail, decided: float, out: Transitions) -> list[Life]:
         """Bring the counts of an irregular trail up to date with its facts, as of the decided axis time.
@@ -120,6 +123,14 @@ class Settler:
             out.ats.append(at)
         if fact in NOTABLE:
             self._notes.note(code, at, trail.home, trail.task_id, error)
+
+    def emit_finding(  # noqa: PLR0913, PLR0917 - the columns of one transition
+        self, task_id: str, home: int, fact: int, row: int, at: float, out: Transitions
+    ) -> None:
+        """Count what was found about a trail, and note it where evidence may need it."""
+        out.count(row, fact, at)
+        if fact in NOTABLE:
+            self._notes.note(row * STRIDE + fact, at, home, task_id, 0)
 
     def is_first_success(self, trail: Trail, at: float) -> bool:
         """Whether this is the first success for the trail's idempotency key; from now on it has one."""
@@ -252,12 +263,15 @@ class Settler:
         return is_flying
 
     def _dead_letter(self, trail: Trail, life: Life, out: Transitions) -> None:
-        """Open the dead letter of a life, and close it at a later success or when a newer life begins."""
-        found = tally.dead_letter(life)
+        """Open the dead letter of a life, and close it at a later success or when a newer life begins.
+
+        What must be completed and failed for good is one too, although nothing keeps its message.
+        """
+        found = tally.dead_letter(life, self.is_must)
         if found is None:
             return
         first, closed_at = found
-        dead = (p.fact for p in life.order if p.kind == DEAD_LETTERED and p.fact.flags & DEAD_UP)
+        dead = (p.fact for p in life.order if p.fact.flags & DEAD_UP)
         fact = next(dead, first.fact)
         if not fact.flags & COUNTED:
             return
@@ -268,6 +282,9 @@ class Settler:
             # In the second case what closed it was taken for a part of its life, and turned out to be of another.
             fact.flags = fact.flags & ~DEAD_DOWN | DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)
+            if fact.kind != DEAD_LETTERED:  # evidence looks for dead letters, whether or not there is a message
+                code = fact.row * STRIDE + DEAD_LETTERED
+                self._notes.note(code, fact.at, trail.home, trail.task_id, fact.error)
             self.dead.setdefault(trail.task_id, {})[trail.home] = fact.row
             self._touch_dead(trail.task_id)
             if len(self.dead) > self._dead_limit:

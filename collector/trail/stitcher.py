@@ -16,8 +16,10 @@ from collector.trail.bend import fill
 from collector.trail.evidence import Notes
 from collector.trail.keep import Bounds, Keep
 from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.listing import Listing
 from collector.trail.memory import Generations
 from collector.trail.misfits import DUPLICATE_FACT, Misfits
+from collector.trail.promises import Promises
 from collector.trail.reader import Reader
 from collector.trail.rows import NAMELESS, Errors, Rows, Texts
 from collector.trail.saving import Parts
@@ -55,6 +57,7 @@ from collector.trail.transitions import (
     Array,
     Transitions,
 )
+from collector.trail.wheel import earliest
 
 # Compiled for the hot loop. Per kind: the marks with which an event of it does not fit the slots (the kinds beyond have
 # none), those whose facts it must not be later or earlier than, and the bits it sets by what it names.
@@ -90,8 +93,10 @@ class Stitcher:
         self._settler = Settler(rows, self._notes, keys, bounds.dead_letters, grace)
         self._keep = Keep(bounds, self._settler)
         self._keys = keys
-        self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, grace)
+        self.promises = Promises(rows, errors, self._keep, self._settler, grace)
+        self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, self.promises, grace)
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
+        self.listing = Listing(self._keep, rows, errors, grace)
         self._channels: dict[tuple[str, str], int] = {}
         self.parts = Parts(
             rows, errors, self._texts, self._notes, self._settler, self._keep, keys, self._misfits, self._channels
@@ -313,18 +318,22 @@ class Stitcher:
             trail.marks = marks
         if fresh:
             self._keep.welcome(home, fresh, at)
+            if self.promises.is_asked:
+                self.promises.welcome(fresh)
+        if self._misfits.failed:
+            self._misfits.open_dead_letters(out)
         self._keep.bound(at, out)
         return len(events) - duplicates - ignored, duplicates, ignored
 
     def watch(self, source: str, application: str, out: Transitions, codes: Array, seconds: Array) -> None:
         """Look at what a batch measured (`codes` and `seconds` of `out`, as arrays) for the slowest of late."""
-        self._notes.watch(out, codes, seconds, self._keep.home(f"={application}" if application else source).index)
+        home = self._keep.home(f"={application}" if application else source)
+        self._notes.watch(out, codes, seconds, home.index)
+        if self.promises.is_asked:
+            self.promises.watch(codes, out.witnesses, home)
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
-        """Decide and let go what is due by the axis time `at`; True: more is due, call again.
-
-        At most `most` trails in one call, fewer where decisions cost more than a look.
-        """
+        """Decide and let go what is due by the axis time `at`, `most` looks' worth of it; True: call again."""
         keep, misfits = self._keep, self._misfits
         misfits.decided = max(misfits.decided, at)
         left = most
@@ -333,21 +342,20 @@ class Stitcher:
             if keep.is_saved:
                 keep.homes[trail.home].touched[trail.task_id] = True
             misfits.settle(trail, out)
-        for trail in keep.wheel.take(at, left):
+        left -= _DECISION * self.promises.expire(at, max(0, left) // _DECISION)
+        for trail in keep.wheel.take(at, max(0, left)):
             keep.revisit(trail, at, out)
         keep.forget(at)
         self._keys.forget(at)
-        due = self.next_due()
-        return due is not None and due <= at
+        return (due := self.next_due()) is not None and due <= at
 
     def next_due(self) -> float | None:
         """The axis time at which `expire` next has something to do, or None."""
-        dues = [due for due in (self._keep.decisions.next_due(), self._keep.wheel.next_due()) if due is not None]
-        return min(dues, default=None)
+        return earliest(self.next_decision(), self._keep.wheel.next_due())
 
     def next_decision(self) -> float | None:
         """The axis time at which `expire` next may count something, or None."""
-        return self._keep.decisions.next_due()
+        return earliest(self._keep.decisions.next_due(), self.promises.next_due())
 
     def find(self, task_id: str) -> Timeline | None:
         """The timeline of a task id, open or finished, of whichever application."""
@@ -362,10 +370,7 @@ class Stitcher:
         return self._reader.trails()
 
     def evidence(self, rows: Iterable[int], facts: Iterable[str], since: float, *, is_close: bool = True) -> Evidence:
-        """Up to five tasks, newest first, that had these facts on these rows after `since`, and the top error classes.
-
-        Of `facts`, `wait run total` ask for the slowest, `flight_up` for the oldest in flight.
-        """
+        """Up to five tasks with these facts since then, newest (of durations slowest) first, and the top errors."""
         return self._reader.evidence(list(rows), list(facts), since, is_close=is_close)
 
     def changed(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> tuple[Share, ...]:
@@ -375,11 +380,9 @@ class Stitcher:
     @property
     def evictions(self) -> dict[str, int]:
         """How many left before their time, by reason of REASONS."""
-        evictions = self._keep.evictions
-        evictions["dead_letters"] = self._settler.dead_overflow
-        evictions["keys_early"] = self._settler.keys_early
-        evictions["names"] = self._rows.overflowed
-        return evictions
+        early = {"dead_letters": self._settler.dead_overflow, "keys_early": self._settler.keys_early}
+        self._keep.evictions |= early | {"deadlines": self.promises.unseen, "names": self._rows.overflowed}
+        return self._keep.evictions
 
     def __len__(self) -> int:
         return self._keep.count()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from collector.trail.lifecycle import (
     DEAD_LETTERED,
+    FAILED,
     IS_FINAL,
     IS_TRY_END,
     RECEIVED,
@@ -300,9 +301,15 @@ def _matching(starts: Iterable[Placed], end: Placed) -> Iterable[Placed]:
     return (s for s in starts if s.attempt == attempt and is_same(s.fact.worker, worker))
 
 
-def dead_letter(life: Life) -> tuple[Placed, float | None] | None:
-    """The fact that dead-lettered this life, and when a later success or a newer life closed it (axis time)."""
+def dead_letter(life: Life, is_must: Callable[[int], bool] | None = None) -> tuple[Placed, float | None] | None:
+    """The fact that dead-lettered this life, and when a later success or a newer life closed it (axis time).
+
+    `is_must` tells of a row whether its tasks must be completed: then a failure for good is as good as a dead letter.
+    """
     dead = next((p for p in life.order if p.kind == DEAD_LETTERED), None)
+    if dead is None and is_must is not None:
+        failures = (p for group in life.groups.values() for p in group.counted if p.kind == FAILED)
+        dead = min((p for p in failures if p.fact.row >= 0 and is_must(p.fact.row)), key=_when, default=None)
     if dead is None:
         return None
     success = (p.fact.at for p in life.order if p.kind == SUCCEEDED and p.when > dead.when)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from collector.trail.durations import runs
 from collector.trail.lifecycle import UNKNOWN
 from collector.trail.rows import Errors, Rows
 from collector.trail.tally import Life, Placed, lives_of, tries
-from collector.trail.trail import Trail, counts_of, facts_of
+from collector.trail.trail import IN_TIME_LINE, Trail, counts_of, facts_of
 from collector.trail.transitions import FACTS
 
 _COUNTED_FACTS = FACTS.index("flight_up")
@@ -30,7 +31,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 
 class Moment(msgspec.Struct, kw_only=True):
-    """One fact as it came."""
+    """One fact as it came, or (`overdue recovered`, attempt 0) what was found."""
 
     kind: str
     time: float
@@ -83,7 +84,7 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
         queue=queue,
         state=latest.state if lives else UNKNOWN,
         attempts=_attempts(latest, errors),
-        events=[_moment(placed, rows, errors) for life in lives for placed in life.order],
+        events=_events(trail, lives, rows, errors),
         trace_id=trail.trace_id or "",
         parent_id=trail.parent_id,
         children=children,
@@ -93,8 +94,25 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
         error_message=trail.message,
         lives=len(lives),
         truncated=trail.gone is not None,
-        counts={fact: count for fact, count in zip(FACTS[:_COUNTED_FACTS], counts, strict=False) if count},
+        counts={fact: count for fact, count in zip(FACTS[:_COUNTED_FACTS], counts, strict=False) if count}
+        | Counter(kind for kind, _ in _findings(trail)),
     )
+
+
+def _findings(trail: Trail) -> list[tuple[str, float]]:
+    """What was found of a trail, and when: the finding by its name, and `recovered`."""
+    found = [(one.name, one.at) for one in trail.found or () if one.name != IN_TIME_LINE]
+    return found + [("recovered", one.recovered_at) for one in trail.found or () if one.recovered_at]
+
+
+def _events(trail: Trail, lives: list[Life], rows: Rows, errors: Errors) -> list[Moment]:
+    """The facts in their order, and each finding behind all that was known when it was made."""
+    events = [_moment(placed, rows, errors) for life in lives for placed in life.order]
+    for kind, at in sorted(_findings(trail), key=lambda finding: finding[1]):
+        place = next((index for index, event in enumerate(events) if event.at > at), len(events))
+        queue = _names(trail, rows)[1]
+        events.insert(place, Moment(kind=kind, time=at, at=at, attempt=0, worker="", queue=queue, error=""))
+    return events
 
 
 def _names(trail: Trail, rows: Rows) -> tuple[str, str]:

@@ -52,6 +52,25 @@ class Fact(msgspec.Struct, gc=False, array_like=True):
     queue: str = ""
 
 
+IN_TIME_LINE = "in_time"
+"""The name of what is found of most, and no line of a timeline."""
+
+
+class Finding(msgspec.Struct, gc=False, array_like=True):
+    """Something that a life of a trail was found to be. Times are axis times."""
+
+    name: str
+    at: float
+    """When it was decided."""
+    life: float
+    """When its life was sent (of `in_time`: when its success was), by the sender's clock where it named a time."""
+    row: int
+    recovered_at: float = 0.0
+    """When it was made good after all; 0.0: it was not."""
+    is_up: bool = False
+    """Whether a gauge holds it."""
+
+
 class Trail(msgspec.Struct, gc=False, array_like=True):
     """The stitched history of one task id. What the hot loop reads comes first."""
 
@@ -95,6 +114,9 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     """Counts per fact of what was cut from `facts`."""
     dead_row: int = -1
     """A dead letter of an earlier, forgotten trail of this id is still open under this row."""
+    judged: float = 0.0
+    """When the success was, by `Placed.when`, that a flat trail was counted as in time for; 0.0: it was not."""
+    found: list[Finding] | None = None
 
 
 _ENDS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))

@@ -21,12 +21,16 @@ FACTS: tuple[str, ...] = (
     "in_time",
     "lost",
     "overdue",
+    "recovered",
     "flight_up",
     "flight_down",
     "dead_up",
     "dead_down",
+    "late_up",
+    "late_down",
 )
-"""Task kinds in the order of KIND_CODE, findings, then ups and downs of gauges (tasks_in_flight, dead_letters_open)."""
+"""Task kinds in the order of KIND_CODE, findings, then ups and downs of gauges: tasks_in_flight,
+dead_letters_open, tasks_overdue."""
 FACT_CODE: dict[str, int] = {fact: code for code, fact in enumerate(FACTS)}
 STRIDE = 32
 """`code = row * STRIDE + fact`."""
@@ -34,6 +38,8 @@ STRIDE = 32
 REDELIVERED = FACT_CODE["redelivered"]
 DUPLICATE_SUCCESS = FACT_CODE["duplicate_success"]
 FLIGHT_UP, FLIGHT_DOWN = FACT_CODE["flight_up"], FACT_CODE["flight_down"]
+IN_TIME, OVERDUE, RECOVERED = FACT_CODE["in_time"], FACT_CODE["overdue"], FACT_CODE["recovered"]
+LATE_UP, LATE_DOWN = FACT_CODE["late_up"], FACT_CODE["late_down"]
 DEAD_UP, DEAD_DOWN = FACT_CODE["dead_up"], FACT_CODE["dead_down"]
 
 # Two facts that most often come together, as one code: half as much to append in the hot loop.
@@ -50,7 +56,8 @@ WAIT, RUN, TOTAL = range(3)
 class Transitions:
     """One count per entry of `codes` and `errors`, one observation per entry of `measures`. Times are axis times.
 
-    Failures (`failed retried dead_lettered`) are in `errors` as (code, error id, at) and not in `codes`.
+    Failures (`failed retried dead_lettered`) are in `errors` as (code, error id, at) and not in `codes`; so is
+    `recovered`, with what it recovered from in place of the error.
     A code whose fact is one of `PAIRED` stands for both of its facts.
     `measures` holds `row * 3 + (0 wait, 1 run, 2 total)`; `witnesses` the task id that was measured.
     """

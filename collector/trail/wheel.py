@@ -79,3 +79,8 @@ class Decisions:
             if trail.due == due:
                 return trail
         return None
+
+
+def earliest(*dues: float | None) -> float | None:
+    """The first of these times; None where there is none."""
+    return min((due for due in dues if due is not None), default=None)

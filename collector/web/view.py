@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -15,6 +15,7 @@ from collector.model.record import Outcome, Refusals
 from collector.routing.desk import Desk
 from collector.series.store import Store
 from collector.telemetry import Rejected
+from collector.trail.listing import Page, Wanted
 
 
 class View(Protocol):
@@ -86,6 +87,14 @@ class View(Protocol):
 
     def trace(self, trace_id: str) -> Any | None:
         """A trace, ready for JSON."""
+        ...
+
+    def listing(self, wanted: Wanted) -> Iterator[Page | None]:
+        """None after each short step, and at last the trails that are wanted."""
+        ...
+
+    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
+        """None after each short step, and at last `tasks`, what each lacks, and `draft`, ready for JSON."""
         ...
 
     def runbook(self, name: str) -> str | None:

@@ -269,7 +269,7 @@ async def test_every_problem_is_reported_at_once(settings, tmp_path) -> None:
         labels=("tenant",),
     )
     found = "\n".join(await problems_of(wrong))
-    for word in ("missing.yaml", "notify:1", "notify:2", "token", "`tasks`", "routes.yaml:1:1", "`labels`"):
+    for word in ("missing.yaml", "notify:1", "notify:2", "token", "tasks.yaml:1:1", "routes.yaml:1:1", "`labels`"):
         assert word in found
 
 

@@ -445,7 +445,7 @@ def test_a_target_may_stand_in_a_file(call, monkeypatch, tmp_path) -> None:
         (("--listen", "0.0.0.0:9810"), ("--token-file",)),
         (("--source", "kafka:/x", "--source", "nonsense://h"), ("--source:1", "--source:2")),
         (("--rules", "missing.yaml", "--notify", "nonsense://u:hunter2@h"), ("missing.yaml", "notify:1")),
-        (("--tasks", "t.yaml", "--routes", "r.yaml"), ("`tasks`", "r.yaml:1:1")),
+        (("--tasks", "t.yaml", "--routes", "r.yaml"), ("t.yaml:1:1", "r.yaml:1:1")),
         (("--external-url", "ftp://x"), ("--external-url",)),
         (("--external-url", "https:///no-host"), ("--external-url",)),
     ],

@@ -1,0 +1,62 @@
+"""What an alert of a task gets from the task's contract on its way to the groups: owner, semantics, runbook.
+
+Takes alerts as their rules made them, gives copies. The fingerprint stays that of the rule's labels. What an alert was
+given when it began to fire it keeps to its end, so that its end goes where its beginning went.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from collector.model.alert import Alert
+from collector.model.contract import UNASSIGNED, Contract, Contracts
+from collector.model.labels import Labels, labels_of
+from collector.model.severity import SEVERITIES
+
+NOT_URGENT = "warning"
+"""The severity under which an alert about best-effort tasks is told, where its rule asks to page."""
+_PAGING = 0
+
+
+class Dressing:
+    """Contracts, laid over alerts. Without contracts alerts stay as they are."""
+
+    def __init__(self) -> None:
+        self.contracts: Contracts | None = None
+        self._worn: dict[str, tuple[float, Contract]] = {}
+
+    def dressed(self, alert: Alert) -> Alert:
+        """A copy of the alert, with what its task's contract says and its rule does not."""
+        taken = copy(alert)
+        contract = self._contract(alert)
+        if contract is not None:
+            taken.labels = _labels(alert.labels, contract)
+            if contract.runbook_url and not dict(alert.annotations).get("runbook_url"):
+                annotations = {**dict(alert.annotations), "runbook_url": contract.runbook_url}
+                taken.annotations = labels_of(annotations)
+        return taken
+
+    def _contract(self, alert: Alert) -> Contract | None:
+        began, contract = self._worn.get(alert.fingerprint, (0.0, None))
+        if contract is None or began != alert.active_at:
+            labels = dict(alert.labels)
+            task = labels.get("task")
+            if self.contracts is None or not task:
+                return None
+            contract = self.contracts.of(task, labels.get("queue", ""))
+        if alert.state == "resolved":
+            self._worn.pop(alert.fingerprint, None)
+        else:
+            self._worn[alert.fingerprint] = alert.active_at, contract
+        return contract
+
+
+def _labels(labels: Labels, contract: Contract) -> Labels:
+    """With owner and semantics where the rule names none (`unassigned` names none); best-effort work pages nobody."""
+    found = dict(labels)
+    if found.get("owner", UNASSIGNED) == UNASSIGNED and not found.get("team"):
+        found["owner"] = contract.owner
+    found.setdefault("semantics", contract.semantics)
+    if contract.semantics == "best_effort" and SEVERITIES.get(found.get("severity", "").lower()) == _PAGING:
+        found["severity"] = NOT_URGENT
+    return labels_of(found)

@@ -1,0 +1,104 @@
+"""`/api/tasks` and what belongs to it: trails by filter, a page at a time; what of them nobody has declared."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterator
+from typing import TypeVar
+
+from aiohttp import web
+
+from collector.documents.scalars import parse_duration
+from collector.trail.lifecycle import STATES
+from collector.trail.listing import MOST_LISTED, Wanted
+from collector.web import answers
+from collector.web.view import VIEW
+
+T = TypeVar("T")
+PARAMETERS = frozenset(("state", "task", "queue", "error", "since", "after", "limit"))
+
+
+class _RefusedError(Exception):
+    """A parameter cannot be understood."""
+
+
+async def tasks(request: web.Request) -> web.Response:
+    """The trails that the filters let through, newest first; `next` begins the next page, null at the end.
+
+    `state` (several with commas), `task`, `queue` (globs), `error` (part of the class, or a glob), `since` (a duration
+    back, or Unix seconds), `limit`, `after` (the `next` of the page before).
+    """
+    view = request.app[VIEW]
+    try:
+        wanted = _wanted(request, view.now())
+    except _RefusedError as error:
+        return answers.json({"error": str(error)}, status=400)
+    page = await _walked(view.listing(wanted))
+    following = None if page.after is None else ":".join((repr(page.after[0]), *map(str, page.after[1:])))
+    return answers.json({"tasks": page.tasks, "next": following})
+
+
+async def coverage(request: web.Request) -> web.Response:
+    """Each task name that was seen and what it lacks; and a draft of a tasks file."""
+    return answers.json(await _walked(request.app[VIEW].coverage()))
+
+
+async def _walked(steps: Iterator[T | None]) -> T:
+    """What the last step gives; everybody else has a turn after each."""
+    for step in steps:
+        if step is not None:
+            return step
+        await asyncio.sleep(0)
+    msg = "a walk ends with what it found"
+    raise AssertionError(msg)
+
+
+def _wanted(request: web.Request, now: float) -> Wanted:
+    asked = request.query
+    if unknown := sorted(set(asked) - PARAMETERS):
+        raise _RefusedError(f"`{unknown[0]}` is no filter: there are {', '.join(sorted(PARAMETERS))}")
+    states = frozenset(filter(None, ",".join(asked.getall("state", [])).split(",")))
+    if wrong := sorted(states - set(STATES)):
+        raise _RefusedError(f"`{wrong[0]}` is no state: there are {', '.join(STATES)}")
+    return Wanted(
+        states=states,
+        task=asked.get("task", ""),
+        queue=asked.get("queue", ""),
+        error=asked.get("error", ""),
+        since=_since(asked.get("since", ""), now),
+        after=_after(asked.get("after", "")),
+        limit=_limit(asked.get("limit", "100")),
+    )
+
+
+def _since(text: str, now: float) -> float:
+    if not text:
+        return -math.inf
+    try:
+        at = float(text)
+    except ValueError:
+        pass
+    else:
+        if math.isfinite(at):
+            return at
+    try:
+        return now - parse_duration(text)
+    except ValueError as error:
+        raise _RefusedError(f"since: {error}, or Unix seconds") from error
+
+
+def _after(text: str) -> tuple[float, int, str] | None:
+    if not text:
+        return None
+    try:
+        at, home, task_id = text.split(":", 2)
+        return float(at), int(home), task_id
+    except ValueError as error:
+        raise _RefusedError("`after` is the `next` of the page before") from error
+
+
+def _limit(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:6]) <= MOST_LISTED:
+        raise _RefusedError(f"`limit` is a number from 1 to {MOST_LISTED}")
+    return int(text)
