@@ -50,7 +50,7 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
     options = KafkaOptions(
         name=url.name,
         servers=tuple(f"{host}:{port}" for host, port in url.hosts),
-        topics=url.items,
+        topics=_with_roles(url) if url.items else (),
         groups=listed(url, "groups"),
         start_max_age=url.start_max_age,
         username=url.options.get("sasl_username", url.user),
@@ -75,12 +75,18 @@ def _redis_address(url: SourceUrl) -> RedisAddress:
     )
 
 
+def _with_roles(url: SourceUrl) -> tuple[str, ...]:
+    """What is named to read, and the retry and dead-letter places that are named in full."""
+    named = [name for role in ("retry", "dead_letter") for name in listed(url, role) if not set(name) & set("*?[")]
+    return tuple(dict.fromkeys([*url.items, *named]))
+
+
 def redis_stream(url: SourceUrl) -> Callable[[], Source]:
     """`redis-stream://`."""
     options = RedisStreamOptions(
         name=url.name,
         address=_redis_address(url),
-        streams=url.items,
+        streams=_with_roles(url),
         groups=is_messages(url),
         start_max_age=url.start_max_age,
     )

@@ -23,7 +23,8 @@ class Moved(msgspec.Struct, frozen=True):
 
     kind: str
     task_id: str
-    at: float
+    at: float | None
+    """When it happened, where that is known: polls only tell that it had."""
     worker: str | None = None
 
 
@@ -54,7 +55,7 @@ class KafkaGroups:
         if len(self._moved_on) > MOST_STANDING:
             del self._moved_on[next(iter(self._moved_on))]
 
-    def committed(self, group: str, offsets: Mapping[str, int], at: float) -> list[Moved]:
+    def committed(self, group: str, offsets: Mapping[str, int]) -> list[Moved]:
         """A poll of a group's committed offsets (the next to read; -1: none): the successes that are certain now."""
         sure = [(place, task_id) for place, task_id in self._passed.pop(group, ()) if place not in self._moved_on]
         passed: list[tuple[str, str]] = []
@@ -65,7 +66,7 @@ class KafkaGroups:
                 self._count -= 1
         if passed:
             self._passed[group] = passed
-        return [Moved("succeeded", task_id, at, group) for _, task_id in sure]
+        return [Moved("succeeded", task_id, None, group) for _, task_id in sure]
 
     def _forget(self) -> None:
         longest = max(self._standing.values(), key=len)
@@ -135,13 +136,15 @@ class RedisGroups:
                 yield from self._deliveries(entry, count, str(one.get("consumer") or ""), since, gave_up=gave_up)
                 entry.is_gone = False
             else:
-                yield from self._deliveries(entry, max(1, entry.deliveries), entry.worker, at, gave_up=False)
+                yield from self._deliveries(entry, max(1, entry.deliveries), entry.worker, None, gave_up=False)
                 if entry.is_gone:  # already at the poll before, and no dead letter has told otherwise
                     del entries[entry_id]
-                    yield Moved("succeeded", entry.task_id, at, entry.worker or None)
+                    yield Moved("succeeded", entry.task_id, None, entry.worker or None)
                 entry.is_gone = True
 
-    def _deliveries(self, entry: _Entry, count: int, worker: str, at: float, *, gave_up: bool) -> Iterator[Moved]:
+    def _deliveries(
+        self, entry: _Entry, count: int, worker: str, at: float | None, *, gave_up: bool
+    ) -> Iterator[Moved]:
         """Starts up to the `count`-th delivery; between two of them the try failed, or nobody knows."""
         while entry.deliveries < count:
             if entry.deliveries and gave_up:

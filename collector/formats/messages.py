@@ -53,14 +53,25 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
         return next((str(value) for value in values if isinstance(value, str | int) and value != ""), None)
 
 
+class _Seen(msgspec.Struct, frozen=True):
+    """A message as it was last seen."""
+
+    task_id: str
+    queue: str
+    """Where its task was first."""
+    where: str
+    place: str
+
+
 class _Decoder:
     """One source's messages."""
 
     def __init__(self, retry: tuple[str, ...], dead_letter: tuple[str, ...]) -> None:
         self._retry = retry
         self._dead_letter = dead_letter
-        self._ids: dict[str, tuple[str, str]] = {}
-        self._ids_before: dict[str, tuple[str, str]] = {}
+        self._seen: dict[str, _Seen] = {}
+        self._seen_before: dict[str, _Seen] = {}
+        """By place, and by task id its last place: what joins the next hop."""
         self._kafka = KafkaGroups()
         self._redis = RedisGroups()
 
@@ -83,7 +94,7 @@ class _Decoder:
         body = batch.bodies[index]
         at = batch.times[index] if batch.times is not None else batch.received_at
         if batch.tap == "kafka-group-offsets":
-            return self._settled(self._kafka.committed(str(about.get("group", "")), _offsets(body), at))
+            return self._settled(self._kafka.committed(str(about.get("group", "")), _offsets(body)))
         if batch.tap == "redis-key":
             return self._settled(self._redis.polled(str(about.get("key", "")), _groups(body), at))
         message = _message(batch, index, about, at)
@@ -95,8 +106,11 @@ class _Decoder:
         role = role_of(message.where, self._retry, self._dead_letter)
         if said is not None and role != "dead_letter":  # @RetryableTopic's last topic has the headers of the others
             role = said.role
-        original = _original(message, said)
-        task_id, queue = self._known(message, original)
+        before = self._before(message, said)
+        original = _original(message, said) or (before.place if before else None)
+        queue = before.queue if before and role != "main" else (_topic_of(message, original) or message.where)
+        task_id = message.first(_ID) or (before.task_id if before else None) or original or message.place
+        self._remember(_Seen(task_id, queue, message.where, message.place))
         common = {
             "task_id": task_id,
             "task": message.first(_NAME),
@@ -105,26 +119,32 @@ class _Decoder:
             "traceparent": readable(message.headers.get("traceparent") or str(message.content.get("traceparent", ""))),
         }
         self._kafka.stands(message.where, message.place, task_id)
-        if role == "main":
+        if role != "dead_letter":
             self._redis.sent(message.where, message.place, task_id)
+        if role == "main":
             return [{**common, "kind": "sent"}]
         if original is not None:
             self._kafka.moved_on(original)
+        moved = self._redis.died(
+            before.where if before else queue, original or "", message.first(_DELIVERIES), message.at
+        )
         if role == "retry":
             return [{**common, "kind": "retried", **_failure(message, said, role)}]
-        moved = self._redis.died(queue, original or "", message.first(_DELIVERIES), message.at)
         caught_up = [_fields(one) for one in moved]
         return [*caught_up, {**common, "kind": "dead_lettered", **_failure(message, said, role)}]
 
-    def _known(self, message: _Message, original: str | None) -> tuple[str, str]:
-        """Id of the task and its first queue: its own, else that of the message that it was one hop before."""
-        before = self._ids.get(original or "") or self._ids_before.get(original or "")
-        queue = before[1] if before else (_topic_of(message, original) or message.where)
-        task_id = message.first(_ID) or (before[0] if before else None) or original or message.place
-        if len(self._ids) >= MOST_PLACES:
-            self._ids, self._ids_before = {}, self._ids
-        self._ids[message.place] = task_id, queue
-        return task_id, queue
+    def _before(self, message: _Message, said: Hop | None) -> _Seen | None:
+        """The message one hop before: by the place that this one names, else by the id that it still has."""
+        for key in (_original(message, said), message.first(_ID)):
+            found = (self._seen.get(key) or self._seen_before.get(key)) if key else None
+            if found is not None:
+                return found
+        return None
+
+    def _remember(self, seen: _Seen) -> None:
+        if len(self._seen) >= 2 * MOST_PLACES:
+            self._seen, self._seen_before = {}, self._seen
+        self._seen[seen.place] = self._seen[seen.task_id] = seen
 
     def _settled(self, moved: list[Moved]) -> list[Event]:
         return [event_of(_fields(one)) for one in moved]

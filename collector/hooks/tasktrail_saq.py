@@ -53,7 +53,7 @@ class Sender:  # a bounded buffer that a thread empties; without a lock, and mad
             try:
                 lines = [self.line(self.waiting[index]) for index in range(min(self.batch, len(self.waiting)))]
                 send = send or (self.to if callable(self.to) else self.connect(urlsplit(self.to)))
-                send(lines + [self.line(lost)] * (dropped > 0))
+                (lines or dropped > 0) and send(lines + [self.line(lost)] * (dropped > 0))
             except Exception as error:
                 if getattr(error, "code", 0) not in (400, 413):  # HTTP: not readable, and never will be
                     send, failures, told = None, failures + 1, told + 1

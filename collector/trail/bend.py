@@ -38,9 +38,9 @@ def fill(trail: Trail, event: Event, texts: Texts) -> None:
     caller, key = event.caller, event.idempotency_key
     if trace_id and not trail.trace_id:
         trail.trace_id = trace_id
-    if parent_id and not trail.parent_id:
+    if parent_id and not trail.parent_id and parent_id != trail.task_id:  # a retry may name itself
         trail.parent_id = parent_id
-    if root_id and not trail.root_id:
+    if root_id and not trail.root_id and root_id != trail.task_id:
         trail.root_id = root_id
     if caller and not trail.caller:
         trail.caller = texts.intern(caller)

@@ -56,19 +56,24 @@ def runs(life: Life) -> list[Duration]:
 
 def _run(life: Life, attempt: int, end: Placed, group: Group) -> tuple[float, float] | None:
     fact = end.fact
+    # The worker's own number, also where another channel's fact of the same end is the one that counts.
     own = (p.fact for p in (end, *group.facts) if p.fact.run >= 0.0 and is_same(p.fact.worker, fact.worker))
     told = next(own, None)
     if told is not None:
         return told.run, told.at
     started = life.groups.get((STARTED, attempt))
-    if started is None or not fact.time:
+    if started is None:
         return None
-    starts = [s.fact for s in started.counted if s.fact.time and s.when <= end.when]
-    starts = [s for s in starts if is_same(s.worker, fact.worker)]
-    if not starts:
-        return None
-    start = max(starts, key=lambda s: s.time)
-    return fact.time - start.time, max(fact.at, start.at)
+    # Channels have clocks of their own: start and end are told by one.
+    pairs = [
+        (one.time - start.fact.time, max(one.at, start.fact.at))
+        for one in (fact, *(p.fact for p in group.facts))
+        for start in started.facts
+        if 0.0 < start.fact.time <= one.time
+        and start.fact.source == one.source
+        and is_same(start.fact.worker, one.worker)
+    ]
+    return min(pairs, default=None)
 
 
 def total(life: Life) -> Duration | None:

@@ -1,0 +1,59 @@
+"""Messages of hand-written consumers: hops that are joined by the id alone."""
+
+from __future__ import annotations
+
+import json
+
+from collector.formats import FORMATS
+from collector.model.record import Batch
+
+T0 = 1_790_000_000
+
+
+def entry(stream: str, number: int, **fields: str) -> Batch:
+    """One entry of a stream."""
+    entry_id = f"{(T0 + number) * 1000}-0"
+    about = {"stream": stream, "id": entry_id, "fields": fields}
+    return Batch(source="s", place=stream, bodies=[b""], receipts=[entry_id], received_at=T0 + number,
+                 times=[T0 + number], tap="redis-stream", about=[about])  # fmt: skip
+
+
+def poll(number: int, *pending: int, last: int) -> Batch:
+    """What is asked about the stream's group: up to which entry it was given, and which wait for an ack."""
+    listed = [
+        {"message_id": f"{(T0 + one) * 1000}-0", "consumer": "c", "time_since_delivered": 10, "times_delivered": 1}
+        for one in pending
+    ]
+    info = {"name": "g", "last-delivered-id": f"{(T0 + last) * 1000}-0", "pending": len(listed)}
+    body = {"len": 3, "groups": [{"info": info, "consumers": [{"name": "c", "idle": 5}], "pending": listed}]}
+    about = {"key": "orders", "type": "stream"}
+    return Batch(source="s", place="orders", bodies=[json.dumps(body).encode()], receipts=["x"],
+                 received_at=T0 + number, tap="redis-key", about=[about])  # fmt: skip
+
+
+def test_a_dead_letter_that_has_only_its_id_in_common_is_no_success():
+    """The entry that was given up and then acknowledged is dead-lettered, and was started once; the other succeeded."""
+    decode = FORMATS["messages"].new()
+    told = []
+    for batch in (
+        entry("orders", 1, id="7", type="bill"),
+        entry("orders", 2, id="8", type="bill"),
+        poll(3, 1, 2, last=2),
+        entry("orders.dlq", 4, id="7", type="bill"),
+        poll(5, last=2),
+        poll(6, last=2),
+    ):
+        told += [(event.kind, event.task_id, event.queue) for event in decode(batch).events]
+    assert [one for one in told if one[1] == "7"] == [
+        ("sent", "7", "orders"), ("started", "7", None), ("dead_lettered", "7", "orders")
+    ]  # fmt: skip
+    assert [kind for kind, task_id, _ in told if task_id == "8"] == ["sent", "started", "succeeded"]
+
+
+def test_what_was_never_seen_pending_has_no_times_of_its_own():
+    """A poll only tells that it was given and acknowledged, not when: waits and runs stay unknown."""
+    decode = FORMATS["messages"].new()
+    told = []
+    for batch in (entry("orders", 1, id="7", type="bill"), poll(9, last=1), poll(10, last=1)):
+        told += [(event.kind, event.time) for event in decode(batch).events]
+    assert told == [("sent", T0 + 1), ("started", None), ("succeeded", None)]
