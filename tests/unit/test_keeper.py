@@ -441,7 +441,7 @@ async def test_what_was_given_up_is_written_anew(life, monkeypatch) -> None:
             await life.fail(made, "b", task="other")
             await until(lambda: len(channel.sent) == 2)
         await life.at(made, 3)
-        assert await store.durable()
+        assert await store.durable(number=store.put_all([]))
         assert len(store.rows("SELECT * FROM alerts")) == len(store.rows("SELECT * FROM groups")) == 2
     life.clock.at = T0 + 4
     async with life.start(channel) as made:
