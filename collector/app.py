@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -225,8 +225,9 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
         closing = asyncio.ensure_future(listener.close())
         left = [*working, delivering, closing]
         await asyncio.wait(left, timeout=HURRIED_SECONDS if hurry.is_set() else CLOSE_SECONDS)
-    if checkpoints is not None:  # a bug has ended the process otherwise, and the last checkpoint before it holds
-        await asyncio.wait([asyncio.ensure_future(checkpoints.close())], timeout=SAVE_SECONDS)
+    _look_at([*left, *saving])  # a bug ends the process here, and the last checkpoint before it holds
+    if checkpoints is not None:
+        await _saved(checkpoints, saving)
     return 0
 
 
@@ -353,6 +354,13 @@ async def _until(stop: asyncio.Event, tasks: Sequence[asyncio.Task[None]]) -> No
         stopping.cancel()
 
 
+def _look_at(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Raises what ended one of them, where it has ended: while stopping a bug is no less of one."""
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.result()
+
+
 async def _stopped(
     daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Task[None]], hurry: asyncio.Event
 ) -> int:
@@ -367,6 +375,13 @@ async def _stopped(
     return sum(delivery.waiting().values())
 
 
+async def _saved(checkpoints: Checkpoints, saving: Sequence[asyncio.Task[None]]) -> None:
+    """The last checkpoint, as far as there is time for it; `saving`: the task that wrote those before."""
+    tasks = [asyncio.ensure_future(checkpoints.close()), *saving]
+    await asyncio.wait(tasks, timeout=SAVE_SECONDS)
+    _look_at(tasks)
+
+
 async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Task[None]]) -> dict[str, int]:
     """Sources first, so that nothing new comes; then what is ripe is said; then what is queued is sent."""
     for task in working:
@@ -374,9 +389,7 @@ async def _end(daemon: Daemon, delivery: Delivery, working: Sequence[asyncio.Tas
     done, hanging = await asyncio.wait(working, timeout=STOP_SECONDS)
     for task in hanging:
         daemon.pipeline.telemetry.said("%s did not end in %g s, and is left behind", task.get_name(), STOP_SECONDS)
-    for task in done:
-        if not task.cancelled():
-            task.result()
+    _look_at(done)
     try:
         async with asyncio.timeout(TURN_SECONDS):  # of a long backlog the rest is left where it stands
             await daemon.finish()

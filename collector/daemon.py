@@ -169,7 +169,7 @@ class Daemon:
             return
         self._sampled_at = since
         telemetry, pipeline = self.pipeline.telemetry, self.pipeline
-        self._keeper.watch()
+        self._keeper.watch(self.delivery)
         if since >= self._introduce_at:
             self._introduce_at = math.inf
             for axis in pipeline.axes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -102,6 +102,15 @@ class Delivery:
         now = self.clock.monotonic()
         return frozenset(target for target, lane in self._lanes.items() if lane.is_broken(now))
 
+    def unsent(self) -> list[Unsent]:
+        """What the outbox is to hold: all that waits or is under way, by its row."""
+        rows = [row for lane in self._lanes.values() for row in lane.unsent()]
+        return sorted(rows, key=lambda row: row.row)
+
+    def refusing(self) -> dict[str, float]:
+        """The targets that refuse for good, and since when."""
+        return {target: lane.broken_since for target, lane in self._lanes.items() if lane.broken_since is not None}
+
     def waiting(self) -> dict[str, int]:
         """How many notifications wait or are under way, by target."""
         return {target: lane.waiting() for target, lane in self._lanes.items()}
@@ -168,6 +177,7 @@ class _Lane:
         said = aged(row.notification, self._clock.now())
         item = self._item(said, now + self._settings.deadline_seconds)
         item.row, item.is_kept, item.tries = row.row, True, row.tries
+        item.as_kept = row.notification
         item.not_before = row.not_before + shift
         self._rests_until = max(self._rests_until, row.rests_until + shift)
         for left, reason in self._queue.put(item, is_only_word=False):
@@ -177,6 +187,24 @@ class _Lane:
     def is_broken_since(self, since: float) -> None:
         """The target refused already when the former process ended."""
         self._broken_since = since
+
+    @property
+    def broken_since(self) -> float | None:
+        """Since when the target refuses for good; None while it does not."""
+        return self._broken_since
+
+    def unsent(self) -> Iterator[Unsent]:
+        """What stands in the outbox, as it is to stand there now."""
+        shift = self._clock.now() - self._clock.monotonic()
+        for item in [*([self._current] if self._current else []), *self._queue.items]:
+            if item.row is not None:
+                yield Unsent(
+                    row=item.row,
+                    notification=item.as_kept,
+                    tries=item.tries,
+                    not_before=item.not_before + shift,
+                    rests_until=self._rests_until + shift,
+                )
 
     def _item(self, notification: Notification, expires_at: float) -> Item:
         self._order += 1

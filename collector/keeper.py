@@ -164,7 +164,7 @@ class Keeper:
         for rule in self._rules():
             rule.touch_all()
 
-    def watch(self) -> None:
+    def watch(self, delivery: Delivery) -> None:
         """Once a second: say how the writing goes, and write everything anew where some of it was given up."""
         store, telemetry = self._store, self._pipeline.telemetry
         if store is None:
@@ -177,10 +177,19 @@ class Keeper:
         telemetry.state(not error, health.waiting, health.lost, error)
         if health.lost != self._lost and not error and now - self._rewritten_at > REWRITE_SECONDS:
             self._lost, self._rewritten_at = health.lost, now
-            self._statements = [*rows.EMPTY, *self._statements]
-            for rule in self._rules():
-                rule.touch_all()
-            self._pipeline.grouping.touch_all()
+            self._rewrite(delivery)
+
+    def _rewrite(self, delivery: Delivery) -> None:
+        """Write everything anew; only who was told what is not known any more."""
+        unsent = delivery.unsent()
+        self._statements = [*rows.EMPTY, *self._statements, *map(rows.unsent, unsent)]
+        self._new_rows = [one.row for one in unsent]
+        for target, since in delivery.refusing().items():
+            self.mark(target, since)
+        for rule in self._rules():
+            rule.touch_all()
+        self._pipeline.grouping.touch_all()
+        self._pipeline.desk.save_all(self._clock.now())
 
     # What is to be sent
 

@@ -15,6 +15,7 @@ from collector.routing.silences import Silence
 from collector.state.store import Store
 
 _encode = msgspec.json.encode
+_KEY = "INSERT OR IGNORE INTO secrets VALUES ('links', ?)"
 
 
 class Remembered:
@@ -22,6 +23,7 @@ class Remembered:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._key = b""
 
     def silences(self) -> Iterable[Silence]:
         """All that were saved; what is no silence any more is passed over."""
@@ -42,8 +44,7 @@ class Remembered:
 
     def save_silence(self, silence: Silence) -> None:
         """A row by its id."""
-        value = _encode(plain(silence))
-        self._store.put("INSERT OR REPLACE INTO silences VALUES (?, ?, ?)", silence.id, silence.ends_at, value)
+        self._store.put(*_silence_row(silence))
 
     def forget_silence(self, silence_id: str) -> None:
         """Its row goes."""
@@ -51,19 +52,36 @@ class Remembered:
 
     def save_ack(self, ack: Ack) -> None:
         """A row by its fingerprint."""
-        self._store.put("INSERT OR REPLACE INTO acks VALUES (?, ?)", ack.fingerprint, _encode(ack))
+        self._store.put(*_ack_row(ack))
 
     def forget_ack(self, fingerprint: str) -> None:
         """Its row goes."""
         self._store.put("DELETE FROM acks WHERE fingerprint = ?", fingerprint)
 
+    def save_all(self, silences: Iterable[Silence], acks: Iterable[Ack]) -> None:
+        """All rows anew, as one; the key of links too."""
+        rows = [*map(_silence_row, silences), *map(_ack_row, acks)]
+        emptied = [("DELETE FROM silences",), ("DELETE FROM acks",)]
+        self._store.put_all([*emptied, *rows, (_KEY, self._key)] if self._key else [*emptied, *rows])
+
     def link_key(self) -> bytes:
         """The key of the first process that used this file."""
         for (value,) in self._store.rows("SELECT value FROM secrets WHERE name = 'links'"):
-            return bytes(value)
-        key = secrets.token_bytes(32)
-        self._store.put("INSERT OR IGNORE INTO secrets VALUES ('links', ?)", key)
-        return key
+            self._key = bytes(value)
+            return self._key
+        if not self._key:
+            self._key = secrets.token_bytes(32)
+        self._store.put(_KEY, self._key)
+        return self._key
+
+
+def _silence_row(silence: Silence) -> tuple[Any, ...]:
+    sql = "INSERT OR REPLACE INTO silences VALUES (?, ?, ?)"
+    return sql, silence.id, silence.ends_at, _encode(plain(silence))
+
+
+def _ack_row(ack: Ack) -> tuple[Any, ...]:
+    return "INSERT OR REPLACE INTO acks VALUES (?, ?)", ack.fingerprint, _encode(ack)
 
 
 def plain(silence: Silence) -> dict[str, Any]:

@@ -24,6 +24,7 @@ class Item:
     """One notification on its way to one target. Times by the monotonic clock."""
 
     __slots__ = (
+        "as_kept",
         "expires_at",
         "failed_at",
         "group",
@@ -47,6 +48,7 @@ class Item:
         self.tries = 0
         self.failed_at = -1  # how many its target had taken when this one failed last
         self.row: int | None = None  # where it stands in the outbox
+        self.as_kept = notification  # how it stands there
         self.is_kept = False  # whether it is known to be on the disk
         # The least is the first to go when there is no room: not urgent, then ended, then old.
         self.worth = (-min(map(rank, notification.alerts[:1]), default=0), notification.status == "firing", order)

@@ -80,6 +80,7 @@ class Desk:
         self.receivers = receivers or {}
         self._wording = wording or Wording()
         self._intervals = routing.intervals if routing else {}
+        self._keep = keep
         self._link_key = keep.link_key()
         self._new_id = new_id
         self._say = say
@@ -109,6 +110,10 @@ class Desk:
             self.flapping.forget(now)
             for drill_id in [drill_id for drill_id, (_, end) in self._drills.items() if end <= now]:
                 self.end_drill(drill_id, now)
+
+    def save_all(self, now: float) -> None:
+        """Let silences and acks be kept anew: what was kept is not to be relied on."""
+        self._keep.save_all(self.silences.listed(now), self.acks.listed(now))
 
     def next_due(self) -> float | None:
         """When `tend` has something to do next, besides tidying up."""

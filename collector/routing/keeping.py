@@ -38,6 +38,10 @@ class Keep(Protocol):
         """Ended."""
         ...
 
+    def save_all(self, silences: Iterable[Silence], acks: Iterable[Ack]) -> None:
+        """All that there are, in place of what was kept."""
+        ...
+
     def link_key(self) -> bytes:
         """What links in messages are signed with: the same as long as they shall hold."""
         ...
@@ -67,6 +71,9 @@ class InMemory:
         """Nowhere."""
 
     def forget_ack(self, fingerprint: str) -> None:
+        """Nowhere."""
+
+    def save_all(self, silences: Iterable[Silence], acks: Iterable[Ack]) -> None:
         """Nowhere."""
 
     def link_key(self) -> bytes:

@@ -171,6 +171,13 @@ def _frame(name: str, content: bytes) -> bytes:
     return struct.pack("<I", zlib.crc32(body, zlib.crc32(lengths))) + lengths + body
 
 
+def _append(file: BinaryIO, data: bytes) -> None:
+    """Write all of it, in as many steps as the disk takes. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
 class Log:
     """Writes checkpoints. One writer to a directory."""
 
@@ -199,25 +206,44 @@ class Log:
         self._previous = min(path for path, _ in saved.chain) if saved else None
 
     def begin(self, *, is_alone: bool = False) -> None:
-        """Open the next generation; `is_alone`: it says all from its first commit on. Raises OSError."""
+        """Open the next generation; `is_alone`: it says all from its first commit on.
+
+        Raises OSError; then the generation before is still the one that is written, and this can be tried again.
+        """
         after, end = 0, 0
-        if self._file is not None:
+        if is_alone:
+            pass
+        elif self._file is not None:
             after, end = self._number, self._end
-            self._file.close()
         elif self._base is not None:
             after, end = self._base.number, self._base.chain[-1][1]
-        if is_alone:
-            after = end = 0
-        self._number += 1
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self._file = os.fdopen(os.open(self._path(self._number), flags, 0o600), "wb", buffering=0)
-        self._end = self._whole_end = 0
-        self._append(_frame(_BEGIN, msgspec.msgpack.encode(Begin(VERSION, after, end))))
-        descriptor = os.open(self._directory, os.O_RDONLY)
+        path = self._path(self._number + 1)
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            file, size = self._begun(path, Begin(VERSION, after, end))
+        except OSError:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            raise
+        self.close()
+        self._file, self._number = file, self._number + 1
+        self._end, self._whole_end = size, 0
+
+    def _begun(self, path: Path, begin: Begin) -> tuple[BinaryIO, int]:
+        """A file that holds its first frame, its name on the disk too; and the size. Raises OSError."""
+        frame = _frame(_BEGIN, msgspec.msgpack.encode(begin))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+        try:
+            _append(file, frame)
+            descriptor = os.open(self._directory, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError:
+            file.close()
+            raise
+        return file, len(frame)
 
     def write(self, parts: Sequence[Part], commit: Commit) -> int:
         """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError: none are then."""
@@ -225,7 +251,8 @@ class Log:
         data = b"".join([*(_frame(*part) for part in parts), _frame(_COMMIT, msgspec.msgpack.encode(commit))])
         before = self._end
         try:
-            self._append(data)
+            _append(self._file, data)
+            self._end += len(data)
             os.fdatasync(self._file.fileno())
         except OSError:
             self._end = before
@@ -242,13 +269,6 @@ class Log:
         """Nothing more comes."""
         if self._file is not None:
             self._file.close()
-
-    def _append(self, data: bytes) -> None:
-        assert self._file is not None  # noqa: S101  as above
-        left = memoryview(data)
-        while left:
-            left = left[self._file.write(left) :]
-        self._end += len(data)
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{PREFIX}{number:012}"

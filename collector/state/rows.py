@@ -31,8 +31,10 @@ EMPTY: tuple[Statement, ...] = (
     ("DELETE FROM groups",),
     ("DELETE FROM members",),
     ("DELETE FROM past",),
+    ("DELETE FROM outbox",),
+    ("DELETE FROM meta WHERE name LIKE 'broken %'",),
 )
-"""Forget all alerts and groups, to write them anew."""
+"""Forget all alerts and groups, what is to be sent and who refuses, to write them anew."""
 
 
 def alert(rule: RuleName, fingerprint: str, saved: SavedAlert | None) -> Statement:

@@ -33,6 +33,8 @@ OUR_FAULT = (
     OverflowError,
 )
 """What a statement raises that no disk will ever take: it is given up, so that it does not hold up the others."""
+MOST_REMEMBERED = 1_000
+"""Ranges of numbers that were given up; an outage is one."""
 MOST_WAITING = 64 * 1024 * 1024
 """Bytes of statements that wait for a disk that does not take them; beyond, the oldest that were not promised go."""
 
@@ -57,6 +59,8 @@ class _Queued(msgspec.Struct, frozen=True):
     """A statement on its way to the disk."""
 
     number: int
+    last: int
+    """The number of the last of those that belong together."""
     sql: str
     values: Sequence[Any]
     size: int
@@ -66,8 +70,8 @@ class _Waiter(msgspec.Struct, frozen=True):
     """Somebody who wants to know when everything up to a number is on the disk."""
 
     number: int
-    lost: int
-    """How many had been given up when it asked."""
+    is_all: bool
+    """Whether about everything up to it, and not only about what belongs together with it."""
     wake: Callable[[bool], None]
 
 
@@ -82,6 +86,7 @@ class Store:
         self._under_way: list[_Queued] = []
         self._bytes = 0
         self._number = self._lost = 0
+        self._given_up: deque[tuple[int, int]] = deque(maxlen=MOST_REMEMBERED)  # the first and the last number of each
         self._error = ""
         self._is_closing = False
         self._waiters: list[_Waiter] = []
@@ -95,32 +100,38 @@ class Store:
         self.put_all([(sql, *values)])
 
     def put_all(self, statements: Iterable[tuple[Any, ...]]) -> int:
-        """Queue statements, each SQL and its values; the disk takes all or none. Gives the last one's number."""
+        """Queue statements, each SQL and its values; gives the last one's number.
+
+        The disk takes all or none, but for those that no disk ever takes. Where there is no room, whole calls go.
+        """
+        listed = list(statements)
         with self._changed:
-            for sql, *values in statements:
+            last = self._number + len(listed)
+            for sql, *values in listed:
                 self._number += 1
-                one = _Queued(self._number, sql, values, _size(values))
+                one = _Queued(self._number, last, sql, values, _size(values))
                 self._queue.append(one)
                 self._bytes += one.size
-            while self._bytes > MOST_WAITING and len(self._queue) > 1:
-                self._bytes -= self._queue.popleft().size
-                self._lost += 1
+            while self._bytes > MOST_WAITING and self._queue and (oldest := self._queue[0].last) != last:
+                while self._queue[0].last == oldest:
+                    self._give_up(self._queue.popleft())
             self._changed.notify()
             return self._number
 
     async def durable(self, seconds: float = 5.0, number: int | None = None) -> bool:
-        """Whether all that was queued before, or up to a number, is on the disk, after at most so long."""
+        """Whether all that was ever queued is on the disk, or what `put_all` gave a number, after at most so long."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[bool] = loop.create_future()
         with self._changed:
+            is_all = number is None
             number = self._number if number is None else number
             if self._first_waiting() > number:
-                return True
+                return self._is_kept(number, is_all=is_all)
 
             def wake(is_kept: bool) -> None:  # noqa: FBT001 it is a call-back
                 loop.call_soon_threadsafe(_finish, done, is_kept)
 
-            self._waiters.append(_Waiter(number, self._lost, wake))
+            self._waiters.append(_Waiter(number, is_all, wake))
         await asyncio.wait([done], timeout=seconds)
         return done.done() and done.result()
 
@@ -154,6 +165,19 @@ class Store:
             return self._under_way[0].number
         return self._queue[0].number if self._queue else self._number + 1
 
+    def _give_up(self, one: _Queued) -> None:
+        """It is lost, and what belongs together with it is not all there. The caller has the lock."""
+        self._bytes -= one.size
+        self._lost += 1
+        first = one.number
+        if self._given_up and self._given_up[-1][0] <= first <= self._given_up[-1][1] + 1:
+            first, _ = self._given_up.pop()
+        self._given_up.append((first, one.last))
+
+    def _is_kept(self, number: int, *, is_all: bool) -> bool:
+        """Whether what no longer waits was written, and not given up. The caller has the lock."""
+        return not self._lost if is_all else not any(first <= number <= last for first, last in self._given_up)
+
     def _write(self) -> None:
         connection = connected(self._path)
         try:
@@ -178,8 +202,7 @@ class Store:
             while (culprit := self._executed(connection)) is not None:
                 with self._changed:
                     self._under_way.remove(culprit)
-                    self._bytes -= culprit.size
-                    self._lost += 1
+                    self._give_up(culprit)
         except sqlite3.Error as error:
             with self._changed:
                 self._error = str(error)
@@ -189,11 +212,14 @@ class Store:
             self._under_way = []
             self._error = ""
             first = self._first_waiting()
-            reached = [waiter for waiter in self._waiters if waiter.number < first]
+            reached = [
+                (waiter, self._is_kept(waiter.number, is_all=waiter.is_all))
+                for waiter in self._waiters
+                if waiter.number < first
+            ]
             self._waiters = [waiter for waiter in self._waiters if waiter.number >= first]
-            lost = self._lost
-        for waiter in reached:
-            waiter.wake(lost == waiter.lost)
+        for waiter, is_kept in reached:
+            waiter.wake(is_kept)
         return True
 
     def _executed(self, connection: sqlite3.Connection) -> _Queued | None:

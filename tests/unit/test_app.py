@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from collector import app
+from collector.checkpoints import Checkpoints
 from collector.documents import Duration
 from collector.model.clock import ManualClock
 from collector.model.errors import ProblemsError, TasktrailError
@@ -248,6 +249,47 @@ async def test_a_bug_while_stopping_is_not_hidden(settings) -> None:
         await until(lambda: made.daemon.is_ready)
     with pytest.raises(ZeroDivisionError):
         made.ended.result()
+
+
+async def fails_at_the_end(checkpoints: Checkpoints) -> None:
+    """A bug that shows only while the daemon stops."""
+    await checkpoints._is_ending.wait()
+    raise ZeroDivisionError
+
+
+async def fails(checkpoints: Checkpoints) -> None:
+    """A bug in the last one."""
+    checkpoints._is_ending.set()
+    checkpoints._log.close()
+    raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("name", "stand_in"), [("keep", fails_at_the_end), ("close", fails)])
+async def test_a_bug_in_the_last_checkpoint_is_not_hidden(settings, tmp_path, monkeypatch, name, stand_in) -> None:
+    """Where the last checkpoint, or the one before it, fails as nobody expects, the end is a failure."""
+    monkeypatch.setattr(Checkpoints, name, stand_in)
+    async with running(msgspec.structs.replace(settings, state=str(tmp_path / "state"))) as made:
+        await until(lambda: made.daemon.is_ready)
+    with pytest.raises(ZeroDivisionError):
+        made.ended.result()
+
+
+async def test_a_bug_while_draining_is_not_hidden(settings) -> None:
+    """A channel that fails as nobody expects while the queues are drained makes the end a failure."""
+
+    class Late(Hanging):
+        async def send(self, _notification) -> None:
+            self.asked.set()
+            await made.stop.wait()
+            await asyncio.sleep(0.05)
+            raise ZeroDivisionError
+
+    channel = Late()
+    async with running(settings, feeds=(Feed(name="one", build=lambda: Once(FAILED)),), channels=(channel,)) as made:
+        await channel.asked.wait()
+    with pytest.raises(ExceptionGroup) as failed:
+        made.ended.result()
+    assert failed.group_contains(ZeroDivisionError)
 
 
 async def problems_of(settings: Settings) -> list[str]:

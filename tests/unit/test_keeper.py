@@ -14,7 +14,11 @@ from collector.model.alert import Notification
 from collector.model.clock import ManualClock
 from collector.model.errors import ChannelError, TasktrailError
 from collector.plugs import Feed
+from collector.remembered import Remembered
+from collector.routing.matchers import matcher
+from collector.routing.silences import Silence
 from collector.settings import Settings
+from collector.state import rows
 from collector.state.store import Store
 from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
 
@@ -441,13 +445,79 @@ async def test_what_was_given_up_is_written_anew(life, monkeypatch) -> None:
             await life.fail(made, "b", task="other")
             await until(lambda: len(channel.sent) == 2)
         await life.at(made, 3)
-        assert await store.durable()
+        assert await store.durable(number=store.put_all([]))
         assert len(store.rows("SELECT * FROM alerts")) == len(store.rows("SELECT * FROM groups")) == 2
     life.clock.at = T0 + 4
     async with life.start(channel) as made:
         assert states(made) == ["firing", "firing"]
         await life.at(made, 8)
     assert len(channel.sent) == 2
+
+
+async def test_what_was_given_up_is_written_anew_for_targets_and_people_too(life, monkeypatch) -> None:
+    """After a loss the outbox, refusing targets, silences and acks are on the disk as they are in memory."""
+    away, refusing = Target("away"), Target("refusing")
+    away.error = lost = ChannelError("away", retryable=True)
+    async with life.start(away, refusing) as made:
+        desk, store = made.daemon.desk, made.daemon._keeper._store
+        await life.fail(made, "a")
+        await until(lambda: refusing.sent and away.tries)
+        desk.silence(silence("other"), T0)
+        desk.ack(desk.grouping.firing, "ann", "", T0, 600.0)
+        await life.at(made, 1)
+        assert await store.durable()
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "put_all", lambda _statements: 0)
+            refusing.error, away.error = ChannelError("gone", retryable=False), None
+            await life.fail(made, "b", task="other")
+            await until(lambda: refusing.tries == 2)
+            await life.at(made, 4)
+            await until(lambda: len(away.sent) == 3)  # both alerts, and that the other target refuses
+            away.error = lost
+            await life.fail(made, "c", task="third")
+            await until(lambda: away.tries >= 5 and not made.daemon.delivery.waiting()["refusing"])
+            desk.silence(silence("third"), T0 + 4)
+            (acked,) = desk.acks.listed(T0 + 4)
+            desk.acks.end(acked.fingerprint)
+            desk.ack([name for name in desk.grouping.firing if name != acked.fingerprint], "ben", "", T0 + 4, 600.0)
+        store._lost = 1
+        await life.at(made, 6)
+        number = store.put_all([])
+        assert await store.durable(number=number)
+        ((target, tries),) = store.rows("SELECT target, tries FROM outbox")
+        assert (target, tries > 0) == ("away", True)
+        assert [name for (name,) in store.rows("SELECT name FROM meta WHERE name LIKE 'broken%'")] == [
+            "broken refusing"
+        ]
+        kept = Remembered(store)
+        assert [ack.author for ack in kept.acks()] == ["ben", "ben"]
+        assert {one.matchers[0].value for one in kept.silences()} == {"other", "third"}
+    sent, away.error = len(away.sent), None
+    life.clock.at = T0 + 9
+    async with life.start(away, refusing) as made:
+        await until(lambda: len(away.sent) > sent)
+        assert not made.daemon.delivery.waiting()["away"]
+    (last,) = away.sent[sent:]
+    assert dict(last.group_labels)["task"] == "third"
+
+
+async def test_what_is_written_anew_is_what_was_decided(life) -> None:
+    """The age that a message is given after a restart does not become a part of what is kept of it."""
+    away = Target()
+    away.error = ChannelError("away", retryable=True)
+    async with life.start(away) as made:
+        await life.fail(made, "a")
+        await until(lambda: away.tries)
+    async with life.start(away) as made:
+        (kept,) = rows.found(made.daemon._keeper._store).unsent
+        (anew,) = made.daemon.delivery.unsent()
+        assert (anew.row, anew.notification, anew.tries >= kept.tries) == (kept.row, kept.notification, True)
+
+
+def silence(value: str) -> Silence:
+    """One that no alert matches, known by a value."""
+    matchers = (matcher("nobody", "=", value),)
+    return Silence(id="", matchers=matchers, starts_at=T0, ends_at=T0 + 600, created_by="ann", comment="known")
 
 
 class Behind:

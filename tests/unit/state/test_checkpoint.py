@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -128,9 +130,39 @@ def test_a_disk_that_is_full_loses_nothing_that_was_sealed(tmp_path: Path, monke
     log.close()
 
 
-def fails(_: int) -> None:
+def fails(*_: object) -> None:
     """A full disk."""
     raise OSError(28, "No space left on device")
+
+
+class Full(FileIO):
+    """A file on a full disk."""
+
+    write = fails
+
+
+@pytest.mark.parametrize(
+    ("name", "stand_in"),
+    [("open", fails), ("fdopen", lambda descriptor, *_, **__: Full(descriptor, "wb")), ("fsync", fails)],
+)
+def test_a_generation_that_could_not_begin_breaks_no_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, stand_in: Callable[..., object]
+) -> None:
+    """The file before goes on being written, and the next generation goes on from its last commit."""
+    log = written(tmp_path, ("one", True))
+    for content in ("two", "three"):
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoint.os, name, stand_in)
+            with pytest.raises(OSError, match="No space"):
+                log.begin()
+        assert len(files(tmp_path)) == 1
+        log.write([("a.b", content.encode())], commit(1.0))
+    log.begin()
+    log.write([("a.b", b"four")], commit(2.0, is_whole=False))
+    log.write([("a.b", b"five")], commit(3.0, is_whole=False))
+    assert contents(tmp_path) == ["one", "two", "three", "four", "five"]
+    assert found(tmp_path).problems == ()
+    log.close()
 
 
 @settings(max_examples=100, deadline=None)

@@ -92,24 +92,54 @@ async def test_a_disk_that_takes_nothing_is_said_and_made_good(tmp_path, monkeyp
     store.close()
 
 
-async def test_what_waits_for_a_disk_is_bounded_and_its_loss_counted(tmp_path, monkeypatch):
-    """Beyond the bound the oldest go, each counted, and nobody is told that they are durable."""
+@pytest.fixture
+async def stuck(tmp_path, monkeypatch):
+    """A store with little room whose file is locked, with one statement under way; and what lets it go."""
     monkeypatch.setattr(stores, "MOST_WAITING", 2000)
     monkeypatch.setattr(stores, "RETRY_SECONDS", 0.05)
     store = open_store(tmp_path, "x")
     blocker = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     store.put(PUT, "first", b"")
-    await asyncio.sleep(0.1)  # it is under way
-    for number in range(50):
-        store.put(PUT, str(number), b"x" * 100)
-    assert store.health.lost > 30
-    blocker.execute("ROLLBACK")
+    while not store._under_way:  # noqa: ASYNC110  no event tells of it
+        await asyncio.sleep(0.01)
+    yield store, blocker.close
     blocker.close()
-    await store.durable(seconds=20)
-    assert {"first", "49"} <= acks(tmp_path).keys()
-    assert len(acks(tmp_path)) == 51 - store.health.lost
     store.close()
+
+
+async def test_what_waits_for_a_disk_is_bounded_and_its_loss_counted(stuck, tmp_path):
+    """Beyond the bound the oldest go, each counted, and of each it is said whether it is there, early or late."""
+    store, release = stuck
+    numbers = {str(key): store.put_all([(PUT, str(key), b"x" * 100)]) for key in range(50)}
+    assert store.health.lost > 30
+    early = [asyncio.create_task(store.durable(20.0, number)) for number in numbers.values()]
+    everything = asyncio.create_task(store.durable(20.0))
+    await asyncio.sleep(0)
+    release()
+    said = dict(zip(numbers, await asyncio.gather(*early), strict=True))
+    there = acks(tmp_path).keys()
+    assert {"first", "49"} <= there
+    assert len(there) == 51 - store.health.lost
+    assert {key for key, is_kept in said.items() if is_kept} == there - {"first"}
+    assert said == {key: await store.durable(20.0, number) for key, number in numbers.items()}
+    assert not await everything
+    later = store.put_all([(PUT, "later", b"")])
+    assert await store.durable(20.0, later)
+
+
+async def test_what_belongs_together_goes_together(stuck, tmp_path):
+    """For want of room all statements of a call go or none, also where fewer would have made room."""
+    store, release = stuck
+    for call in range(10):
+        store.put_all([(PUT, f"{call}-{part}", b"x" * 100) for part in range(5)])
+    release()
+    last = store.put_all([(PUT, "9-last", b"")])
+    assert await store.durable(20.0, last)
+    there = [key for key in acks(tmp_path) if not key.endswith(("first", "last"))]
+    calls = [key.partition("-")[0] for key in there]
+    assert calls
+    assert {calls.count(call) for call in calls} == {5}
 
 
 def test_a_damaged_file_is_set_aside_and_read_as_far_as_it_goes(tmp_path):
@@ -175,11 +205,10 @@ def test_a_place_that_cannot_be_written_says_what_to_do(tmp_path):
 async def test_a_statement_that_no_disk_takes_holds_up_nobody(tmp_path):
     """What the file cannot hold, by its rules or for its characters, is given up and counted; the others are kept."""
     store = open_store(tmp_path, "x")
-    store.put(PUT, "1", b"a")
-    store.put(PUT, "\ud800", b"b")
-    store.put(PUT, "2", None)
-    store.put(PUT, "3", b"c")
-    await store.durable()
+    calls = [("1", b"a"), ("\ud800", b"b"), ("2", None), ("3", b"c")]
+    numbers = [store.put_all([(PUT, *values)]) for values in calls]
+    assert [await store.durable(number=number) for number in numbers] == [True, False, False, True]
+    assert not await store.durable()
     assert acks(tmp_path) == {"1": b"a", "3": b"c"}
     assert (store.health.lost, store.health.waiting, store.is_alive) == (2, 0, True)
     assert store.close()
