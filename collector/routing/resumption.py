@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 
+from collector.model.alert import Alert
 from collector.model.labels import Labels
 from collector.model.saved import SavedGroup, SavedMember
 from collector.routing.group import Group, Log
@@ -69,6 +70,20 @@ class Resumption:
                 group.put(alert.fingerprint, alert)
                 for target, log in saved.logs.items():
                     group.logs.setdefault(target, Log()).inherit(log, alert.fingerprint)
+
+
+def held(saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]]) -> dict[str, Alert]:
+    """What groups of a former process have as firing, by fingerprint: of its end, if there was one, they know nothing.
+
+    Summaries of a backlog are passed over: they speak of episodes, not of what is.
+    """
+    return {
+        member.alert.fingerprint: member.alert
+        for one, members in saved
+        if not one.away
+        for member in members
+        if member.alert is not None and member.alert.state == "firing" and member.later is None
+    }
 
 
 def _differs(route: Route, saved: SavedGroup, members: Sequence[SavedMember]) -> bool:

@@ -220,6 +220,47 @@ async def test_a_rule_that_is_gone_ends_its_alerts(life) -> None:
     assert len(channel.sent) == 2
 
 
+async def test_an_end_that_groups_did_not_hear_of_is_told(life, monkeypatch) -> None:
+    """A kill between a rule's end of an alert and its way to the groups loses no end: the next start tells it."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+        monkeypatch.setattr(made.daemon.pipeline.grouping, "insert", lambda *_alerts, **_how: None)
+        for seconds in (5, 10, 15):
+            await life.at(made, seconds)
+        assert states(made) == ["resolved"]
+    assert channel.said == ["firing"]
+    life.clock.at = T0 + 3600
+    async with life.start(channel) as made:
+        await until(lambda: len(channel.sent) == 2)
+        assert made.daemon.desk.grouping.firing == {}
+    assert channel.said == ["firing", "resolved"]
+    async with life.start(channel) as made:
+        await life.at(made, 3610)
+        assert made.daemon.desk.grouping.groups() == []
+    assert len(channel.sent) == 2
+
+
+async def test_an_end_in_a_backlog_that_was_not_heard_of_is_no_news(life, monkeypatch) -> None:
+    """The same along a backlog: its summary is told that the episode is over, instead of that it fires."""
+    channel = Target()
+    async with life.start(channel, feeds=(Feed(name="s", build=Behind),)) as made:
+        insert = made.daemon.pipeline.grouping.insert
+
+        def forgets_ends(alerts, now, **how):
+            insert([one for one in alerts if one.state != "resolved"], now, **how)
+
+        monkeypatch.setattr(made.daemon.pipeline.grouping, "insert", forgets_ends)
+        await until(lambda: made.daemon.pipeline.store.frontier == T0 - 3000)
+    async with life.start(channel) as made:
+        await life.at(made, 5)
+        await life.at(made, 16)
+        await until(lambda: channel.sent)
+    (summary,) = channel.sent
+    assert "while the monitor was away" in summary.title
+
+
 async def test_a_rule_that_moved_keeps_its_alerts(life, tmp_path) -> None:
     """The same rule in another file goes on with its alerts."""
     channel = Target()
