@@ -117,6 +117,8 @@ class Keeper:
                 grouping.insert([alert], now, live=past is None, pages=past is not None and past.pages)
             elif alert.state == "firing" and past is None:
                 grouping.insert([alert], now)
+            told.pop(alert.fingerprint, None)
+        self._pipeline.desk.resume(told.values(), now)
 
     def settle(self) -> None:
         """Let restored alerts end once every source was read to its head, or has had its time."""

@@ -13,7 +13,9 @@ from collector.delivery import KEPT_SECONDS
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
 from collector.model.errors import ChannelError, TasktrailError
+from collector.model.labels import labels_of
 from collector.plugs import Feed
+from collector.routing.external import Posted
 from collector.settings import Settings
 from collector.state.store import Store
 from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
@@ -259,6 +261,58 @@ async def test_an_end_in_a_backlog_that_was_not_heard_of_is_no_news(life, monkey
         await until(lambda: channel.sent)
     (summary,) = channel.sent
     assert "while the monitor was away" in summary.title
+
+
+OUT = Posted(labels=labels_of({"alertname": "Out", "severity": "page"}), starts_at=T0)
+
+
+async def test_alerts_from_outside_go_on(life) -> None:
+    """After a restart they fire, are told once, and end by the word of who posted them."""
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.desk.post([OUT], T0)
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 5
+    async with life.start(channel) as made:
+        (name,) = made.daemon.desk.grouping.firing
+        assert made.daemon.desk.external.ends_at(name) == T0 + 305
+        await life.at(made, 20)
+        assert channel.said == ["firing"]
+        made.daemon.desk.post([msgspec.structs.replace(OUT, ends_at=T0 + 21)], T0 + 22)
+        await life.at(made, 30)
+        await until(lambda: len(channel.sent) == 2)
+    assert [(one.state, one.resolved_at) for one in channel.sent[1].alerts] == [("resolved", T0 + 21)]
+
+
+async def test_alerts_from_outside_end_where_nobody_says_them_again(life) -> None:
+    """After a restart one ends after resolve_timeout, as it would have without."""
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.desk.post([OUT], T0)
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 5
+    async with life.start(channel) as made:
+        await life.at(made, 304)
+        assert channel.said == ["firing"]
+        await life.at(made, 305)
+        await life.at(made, 315)
+        await until(lambda: len(channel.sent) == 2)
+    assert channel.said == ["firing", "resolved"]
+
+
+async def test_a_drill_ends_with_its_daemon(life) -> None:
+    """A drill that was under way is ended by the next daemon, and everybody who heard of it hears that."""
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.desk.drill((), T0, 60.0)
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 5
+    async with life.start(channel) as made:
+        await life.at(made, 6)
+        await life.at(made, 12)
+        await until(lambda: len(channel.sent) == 2)
+        assert len(made.daemon.desk.external) == 0
+    assert channel.said == ["firing", "resolved"]
 
 
 async def test_a_rule_that_moved_keeps_its_alerts(life, tmp_path) -> None:
