@@ -115,7 +115,9 @@ class Keeper:
             if alert.state == "resolved" and known and known.state == "firing" and known.active_at <= alert.active_at:
                 self._pipeline.telemetry.alert_turned(alert)
                 grouping.insert([alert], now, live=past is None, pages=past is not None and past.pages)
-            elif alert.state == "firing" and past is None:
+            elif alert.state != "firing":
+                continue
+            elif past is None:
                 grouping.insert([alert], now)
             told.pop(alert.fingerprint, None)
         self._pipeline.desk.resume(told.values(), now)

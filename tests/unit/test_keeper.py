@@ -55,9 +55,9 @@ class Life:
         self.settings = Settings(state=str(folder / "state"), rules=(str(self.rules),))
         self.clock = ManualClock(T0)
 
-    def start(self, *channels, feeds=()):
+    def start(self, *channels, feeds=(), keeps_windows=False):
         """The next daemon."""
-        for checkpoint in Path(self.settings.state).glob("checkpoint*"):
+        for checkpoint in () if keeps_windows else Path(self.settings.state).glob("checkpoint*"):
             checkpoint.unlink()
         return running(self.settings, clock=self.clock, channels=channels, feeds=feeds)
 
@@ -313,6 +313,39 @@ async def test_a_drill_ends_with_its_daemon(life) -> None:
         await until(lambda: len(channel.sent) == 2)
         assert len(made.daemon.desk.external) == 0
     assert channel.said == ["firing", "resolved"]
+
+
+async def test_flapping_goes_on(life) -> None:
+    """What began again after a restart flaps as it would have without, and it is said how often it fired in a day."""
+    channel = Target()
+    async with life.start(channel, keeps_windows=True) as made:
+        await life.fail(made, "a")
+        for seconds in (5, 10, 15, 25):
+            await life.at(made, seconds)
+        await until(lambda: channel.said == ["firing", "resolved"])
+    life.clock.at = T0 + 30
+    async with life.start(channel, keeps_windows=True) as made:
+        await life.fail(made, "b")
+        await life.at(made, 35)
+        await until(lambda: len(channel.sent) == 3)
+    again = channel.sent[2]
+    assert again.title.startswith("[FLAPPING]")
+    assert again.alerts[0].evidence.fired_24h == 2
+
+
+async def test_a_restart_is_no_start(life) -> None:
+    """However often it is started anew, an alert that fires all the while does not flap."""
+    channel = Target()
+    async with life.start(channel, keeps_windows=True) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    for seconds in (1, 2, 3):
+        life.clock.at = T0 + seconds
+        async with life.start(channel, keeps_windows=True) as made:
+            ((name, _),) = made.daemon.desk.grouping.firing.items()
+            assert made.daemon.desk.flapping.of(name, life.clock.at) is None
+            await life.at(made, seconds)
+    assert len(channel.sent) == 1
 
 
 async def test_a_rule_that_moved_keeps_its_alerts(life, tmp_path) -> None:
