@@ -34,12 +34,11 @@ class Resumption:
     def resume(self, saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> list[tuple[str, str]]:
         """Put them back. Gives receiver and key of those that are no more."""
         routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
-        gone: list[tuple[str, str]] = []
+        gone: list[tuple[SavedGroup, Sequence[SavedMember]]] = []
         for one, members in sorted(saved, key=lambda each: each[0].step_of is not None):  # steps after their groups
             route = self._step(one) if one.step_of is not None else routes.get((one.receiver, one.route))
             if route is None or (not one.away and one.step_of is None and _differs(route, one, members)):
-                gone.append((one.receiver, one.key))
-                self._move(one, members, now)
+                gone.append((one, members))
                 continue
             group = Group(route, one.labels, one.key, away=one.away)
             group.restore(one, members)
@@ -47,7 +46,9 @@ class Resumption:
                 hang(group, self._groups[one.step_of], one.number)
             self._groups[one.receiver, one.key] = group
             self._schedule(group, one.flush_at)
-        return gone
+        for one, members in gone:  # into groups that are there again by now
+            self._move(one, members, now)
+        return [(one.receiver, one.key) for one, _ in gone]
 
     def _step(self, saved: SavedGroup) -> Route | None:
         """The route of a step of an escalation; None where its group is gone, or does not escalate to it any more."""
