@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import chain
 
 from collector.alerting.lifecycle import AlertRule
 from collector.delivery import Delivery
@@ -77,6 +78,8 @@ class Keeper:
         self._regroup(self._restored(found.alerts, now, unseen), found, now)
         broken = {name.removeprefix(_BROKEN): at for name, at in found.numbers.items() if name.startswith(_BROKEN)}
         delivery.restore(found.unsent, broken)
+        told = chain.from_iterable(group.held() for group in self._pipeline.grouping.groups())
+        delivery.hold(told, self._pipeline.wording.external_url)
         if found.alerts:
             self._settles_until = now + SETTLE_SECONDS
             self._lost_until = -math.inf if lost_until is None else lost_until

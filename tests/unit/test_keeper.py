@@ -348,6 +348,35 @@ async def test_a_restart_is_no_start(life) -> None:
     assert len(channel.sent) == 1
 
 
+class Holding(Target):
+    """A channel whose target must hear again and again what fires."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[str] = []
+
+    def hold(self, alerts, external_url) -> None:
+        """What a former process has told."""
+        assert external_url == "http://mon"
+        self.held += [dict(alert.labels)["task"] for alert in alerts]
+
+
+async def test_what_was_told_is_said_again_by_the_next(life) -> None:
+    """A channel that says things again is given what fires and was told to its target, and nothing else."""
+    life.settings = msgspec.structs.replace(life.settings, external_url="http://mon")
+    channel, other, again = Holding(), Target("other"), Holding()
+    async with life.start(channel, other) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent and other.sent)
+        channel.error = ChannelError("busy", retryable=True, retry_after=600.0)
+        await life.at(made, 1)
+        await life.fail(made, "b", task="untold")
+        await until(lambda: channel.tries == 2)
+    assert channel.held == []
+    async with life.start(again, other):
+        assert again.held == ["a"]
+
+
 async def test_a_rule_that_moved_keeps_its_alerts(life, tmp_path) -> None:
     """The same rule in another file goes on with its alerts."""
     channel = Target()
