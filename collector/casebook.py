@@ -6,7 +6,7 @@ Once per turn of an alert, never per event; in a storm only the first alerts of 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -32,7 +32,10 @@ class Casebook:
     def __init__(self, store: Store, stitcher: Stitcher) -> None:
         self._store = store
         self._stitcher = stitcher
-        self._fired: OrderedDict[str, deque[float]] = OrderedDict()
+        self.fired: OrderedDict[str, deque[float]] = OrderedDict()
+        """When each alert fired, by fingerprint; the one that fired last is last. Not to be changed."""
+        self.touched: dict[str, None] | None = None
+        """Alerts that have fired since they were saved last; None: nobody saves them."""
         self._instant = -np.inf
         self._looks = 0
 
@@ -62,12 +65,23 @@ class Casebook:
             open_dead_letters=self._open(rows, at) if "dead_lettered" in facts else None,
         )
 
+    def restore(self, fired: Mapping[str, Sequence[float]]) -> None:
+        """Go on with when alerts fired in a former process; what was restored before is older."""
+        for fingerprint, times in fired.items():
+            self.fired[fingerprint] = deque(times, maxlen=_MOST_FIRINGS)
+            self.fired.move_to_end(fingerprint)
+        while len(self.fired) > MOST_REMEMBERED:
+            self.fired.popitem(last=False)
+
     def _times(self, fingerprint: str, at: float) -> int:
         """Note that it fires now; how often it did within a day."""
-        times = self._fired.setdefault(fingerprint, deque(maxlen=_MOST_FIRINGS))
-        self._fired.move_to_end(fingerprint)
-        if len(self._fired) > MOST_REMEMBERED:
-            self._fired.popitem(last=False)
+        times = self.fired.setdefault(fingerprint, deque(maxlen=_MOST_FIRINGS))
+        self.fired.move_to_end(fingerprint)
+        if self.touched is not None:
+            self.touched.pop(fingerprint, None)
+            self.touched[fingerprint] = None
+        if len(self.fired) > MOST_REMEMBERED:
+            self.fired.popitem(last=False)
         times.append(at)
         while times[0] <= at - DAY:
             times.popleft()

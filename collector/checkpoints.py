@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from collector import habits
 from collector.axis import SavedAxis
 from collector.gate import Gate
 from collector.intake import Lane
@@ -99,6 +100,7 @@ class Checkpoints:
         self._pipeline = pipeline
         self._trails = trail_saving.Saver(pipeline.stitcher.parts)
         self._series = series_saving.Saver(pipeline.store)
+        self._habits = habits.Saver(pipeline.casebook, pipeline.desk.flapping)
         if self._saved is not None:
             age = self._clock.now() - self._saved.commit.at
             self._telemetry.said("state: goes on with %d open trails, as of %.1f s ago", len(pipeline.stitcher), age)
@@ -111,6 +113,7 @@ class Checkpoints:
             "trail": trails.take,
             "series": series.take,
             "places": self._take_places,
+            "habits": lambda part: habits.take(part, pipeline.casebook, pipeline.desk.flapping),
             "rules": lambda part: pipeline.ticker.restore(_standing.decode(part[1])),
         }
         for part in saved.parts():
@@ -167,7 +170,8 @@ class Checkpoints:
             (axis.totals.read, len(axis.gaps), [place.position for place in axis.places.values()])
             for axis in pipeline.axes
         ]
-        is_changed = seen != self._seen or self._trails.is_touched or bool(self._held)
+        is_touched = self._trails.is_touched or self._habits.is_touched
+        is_changed = seen != self._seen or is_touched or bool(self._held)
         if is_changed or now - self._seen_at >= IDLE_PERIOD:
             self._seen, self._seen_at = seen, now
             return True
@@ -181,6 +185,7 @@ class Checkpoints:
         if begins:
             self._trails.restart()
             self._series.restart()
+            self._habits.restart()
         async with self._gate.closed():
             parts, busy = await self._taken(EVERYTHING if self._is_alone else QUIET)
         self._held.append(_Group(parts, Commit(at, self._trails.is_whole, is_last), begins))
@@ -214,6 +219,7 @@ class Checkpoints:
         yield "rules", msgspec.msgpack.encode(pipeline.ticker.standing())
         yield from self._trails.parts(most_quiet)
         yield from self._series.parts()
+        yield from self._habits.parts()
 
     def _give_up_what_is_too_much(self) -> None:
         if sum(len(content) for group in self._held for _, content in group.parts) > MOST_HELD:

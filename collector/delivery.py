@@ -14,13 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from collector.model.alert import Channel, Notification
+from collector.model.alert import Alert, Channel, Notification
 from collector.model.clock import Clock
 from collector.model.errors import ChannelError
 from collector.model.saved import Unsent
 from collector.routing.notice import aged, broken_target
 from collector.sendqueue import DropReason, Item, SendQueue
-from collector.surroundings import Book, Outbox, Report
+from collector.surroundings import Book, Holder, Outbox, Report
 
 KEPT_SECONDS = 1.0
 """So long a disk may take to keep a notification; then it is sent all the same: a page does not wait for a disk."""
@@ -96,6 +96,16 @@ class Delivery:
             self.book.release(row.notification, self.clock.now(), refused=True)
             if self.outbox is not None:
                 self.outbox.remove(row.row)
+
+    def hold(self, told: Iterable[tuple[str, Alert]], external_url: str) -> None:
+        """Targets, and what a former process has told them that still fires: some are to hear it again and again."""
+        alerts: dict[str, list[Alert]] = {}
+        for target, alert in told:
+            alerts.setdefault(target, []).append(alert)
+        for target, held in alerts.items():
+            channel: object = self._lanes[target].channel if target in self._lanes else None
+            if isinstance(channel, Holder):
+                channel.hold(held, external_url)
 
     def broken(self) -> frozenset[str]:
         """The targets that refuse for good, or have not taken anything for FAILING_SECONDS of trying."""

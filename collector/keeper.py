@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from itertools import chain
 
 from collector.alerting.lifecycle import AlertRule
 from collector.delivery import Delivery
@@ -17,6 +18,7 @@ from collector.model.clock import Clock
 from collector.model.labels import Labels, fingerprint
 from collector.model.saved import RuleName, SavedAlert, Unsent
 from collector.pipeline import REMOVED, Pipeline, reads_sources
+from collector.routing.resumption import held
 from collector.series.sampled import LOOK_BACK
 from collector.state import rows
 from collector.state.store import Store
@@ -71,17 +73,13 @@ class Keeper:
         self._told = found.last_told
         alive_at = found.numbers.get(_ALIVE)
         unseen = 0.0 if alive_at is None or lost_until is None else max(0.0, now - alive_at)
-        alerts, ended = self._restored(found.alerts, now, unseen)
-        grouping = self._pipeline.grouping
-        grouping.restore(found.groups, now)
+        self._pipeline.grouping.restore(found.groups, now)
         self._pipeline.resume_past(found.past)
-        waits = {(one.alert.fingerprint, one.alert.active_at) for one in found.past if one.alert is not None}
-        grouping.insert([one for one in alerts if (one.fingerprint, one.active_at) not in waits], now)
-        for alert in ended:
-            self._pipeline.telemetry.alert_turned(alert)
-        grouping.insert(ended, now)
+        self._regroup(self._restored(found.alerts, now, unseen), found, now)
         broken = {name.removeprefix(_BROKEN): at for name, at in found.numbers.items() if name.startswith(_BROKEN)}
         delivery.restore(found.unsent, broken)
+        told = chain.from_iterable(group.held() for group in self._pipeline.grouping.groups())
+        delivery.hold(told, self._pipeline.wording.external_url)
         if found.alerts:
             self._settles_until = now + SETTLE_SECONDS
             self._lost_until = -math.inf if lost_until is None else lost_until
@@ -91,25 +89,41 @@ class Keeper:
         telemetry.restored(len(found.alerts), len(found.groups), len(found.unsent), found.unread)
         self.flush()
 
-    def _restored(self, saved: Iterable[SavedAlert], now: float, unseen: float) -> tuple[list[Alert], list[Alert]]:
-        """Give alerts back to their rules. Those that fire, and those that end because their rule is gone."""
+    def _restored(self, saved: Iterable[SavedAlert], now: float, unseen: float) -> list[Alert]:
+        """Give alerts back to their rules. Copies of them all; those whose rule is gone have ended."""
         exact = {rule.saved_name: rule for rule in reversed(self._rules())}
         moved = {_without_file(name): rule for name, rule in exact.items()}
-        firing: list[Alert] = []
-        ended: list[Alert] = []
+        restored: list[Alert] = []
         for one in saved:
             rule = exact.get(one.name) or moved.get(_without_file(one.name))
             if rule is not None:
-                alert = rule.restore(one, unseen)
-                firing += [alert] if alert.state == "firing" else []
+                restored.append(rule.restore(one, unseen))
             elif one.alert.state == "firing":
                 one.alert.state, one.alert.resolved_at, one.alert.resolve_reason = "resolved", now, REMOVED
-                ended.append(one.alert)
+                restored.append(one.alert)
             if rule is None or rule.saved_name != one.name:
                 self._statements.append(rows.alert(one.name, one.alert.fingerprint, None))
                 if rule is not None:
                     rule.touched[one.alert.labels] = None
-        return firing, ended
+        return restored
+
+    def _regroup(self, alerts: Iterable[Alert], found: rows.Found, now: float) -> None:
+        """Tell groups what fires, and of the ends that had not reached them when the former process was killed."""
+        grouping = self._pipeline.grouping
+        told = held(found.groups)
+        waiting = {(one.alert.fingerprint, one.alert.active_at): one for one in found.past if one.alert is not None}
+        for alert in alerts:
+            past = waiting.get((alert.fingerprint, alert.active_at))
+            known = told.get(alert.fingerprint) if past is None else past.alert
+            if alert.state == "resolved" and known and known.state == "firing" and known.active_at <= alert.active_at:
+                self._pipeline.telemetry.alert_turned(alert)
+                grouping.insert([alert], now, live=past is None, pages=past is not None and past.pages)
+            elif alert.state != "firing":
+                continue
+            elif past is None:
+                grouping.insert([alert], now)
+            told.pop(alert.fingerprint, None)
+        self._pipeline.desk.resume(told.values(), now)
 
     def settle(self) -> None:
         """Let restored alerts end once every source was read to its head, or has had its time."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
 
-from collector.model.alert import Notification
+from collector.model.alert import Alert, Notification
 from collector.model.errors import ChannelError
 from collector.sendqueue import DropReason
 
@@ -46,6 +47,15 @@ class Book(Protocol):
 
     def release(self, notification: Notification, now: float, *, refused: bool = False) -> None:
         """Nobody tries any longer."""
+        ...
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """A channel whose target forgets what fires unless it is said again and again."""
+
+    def hold(self, alerts: Iterable[Alert], external_url: str) -> None:
+        """A former process has told it that these fire, which they still do. From within a running loop."""
         ...
 
 

@@ -88,24 +88,30 @@ class AlertmanagerChannel:
         self._poster = Poster(config.name, config.timeout_seconds)
         self._held: dict[str, tuple[Alert, str]] = {}
         self._again: asyncio.Task[None] | None = None
+        self._one = asyncio.Lock()  # posts one after the other: an end is not overtaken by what was said before it
 
     @property
     def name(self) -> str:
         """Scheme, host, port and a tag."""
         return self._config.name
 
+    def hold(self, alerts: Iterable[Alert], external_url: str) -> None:
+        """Say again what a former process has told and what still fires, at once and from then on."""
+        self._hold(alerts, external_url, first=0.0)
+
     async def send(self, notification: Notification) -> None:
         """Post the alerts of the notification. Raises ChannelError where they were not taken."""
-        now = self._clock.now()
-        alerts = [(alert, notification.external_url) for alert in notification.alerts]
-        await self._post(alerts, now)
-        for alert, url in alerts:
-            self._held.pop(alert.fingerprint, None)
-            self._held[alert.fingerprint] = (msgspec.structs.replace(alert), url)
-        while len(self._held) > MOST_HELD:
-            del self._held[next(iter(self._held))]
-        if self._again is None:
-            self._again = asyncio.create_task(self._say_again(), name=f"hold {self.name}")
+        async with self._one:
+            alerts = [(alert, notification.external_url) for alert in notification.alerts]
+            try:
+                await self._post(alerts, self._clock.now())
+            except ChannelError as error:
+                if not error.retryable:  # nobody will say these ends any more: there they end by themselves
+                    for alert in notification.alerts:
+                        if alert.resolved_at is not None:
+                            self._held.pop(alert.fingerprint, None)
+                raise
+            self._hold(notification.alerts, notification.external_url, first=self._config.resend_seconds)
 
     async def close(self) -> None:
         """Say nothing any more. What fires ends there by itself, when nobody says it again."""
@@ -121,13 +127,27 @@ class AlertmanagerChannel:
         for fingerprint, (alert, _) in list(self._held.items()):
             if alert.resolved_at is not None and alert.resolved_at + RESOLVED_SECONDS < now:
                 del self._held[fingerprint]
-        held = list(self._held.values())
-        for start in range(0, len(held), _BATCH):
-            await self._post(held[start : start + _BATCH], now)
+        names = list(self._held)
+        for start in range(0, len(names), _BATCH):
+            async with self._one:  # what is held may be another by now
+                held = [self._held[name] for name in names[start : start + _BATCH] if name in self._held]
+                if held:
+                    await self._post(held, self._clock.now())
 
-    async def _say_again(self) -> None:
+    def _hold(self, alerts: Iterable[Alert], external_url: str, *, first: float) -> None:
+        for alert in alerts:
+            self._held.pop(alert.fingerprint, None)
+            self._held[alert.fingerprint] = (msgspec.structs.replace(alert), external_url)
+        while len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+        if self._again is None:
+            self._again = asyncio.create_task(self._say_again(first), name=f"hold {self.name}")
+
+    async def _say_again(self, first: float) -> None:
+        wait = first
         while True:
-            await asyncio.sleep(self._config.resend_seconds)
+            await asyncio.sleep(wait)
+            wait = self._config.resend_seconds
             try:
                 await self.say_again()
             except ChannelError:

@@ -26,7 +26,7 @@ from collector.routing.keeping import InMemory, Keep
 from collector.routing.links import Link
 from collector.routing.matchers import matcher, written
 from collector.routing.message import Wording, iso
-from collector.routing.route import BUILT_IN, DRILL, Route, destinations, muted, walk
+from collector.routing.route import BUILT_IN, DRILL, Route, destinations, drill_of, muted, walk
 from collector.routing.routefile import Routing
 from collector.routing.silences import Silence, Silences
 from collector.routing.standing import Standing
@@ -100,7 +100,7 @@ class Desk:
 
     def tend(self, now: float) -> None:
         """What time itself does: alerts from outside end, and what has expired is let go."""
-        ended = self.external.due(now)
+        ended = [one for one in self.external.due(now) if not self._is_of_others(one)]
         if ended:
             self.grouping.insert(ended, now)
         if now - self._tidied_at >= TIDY_SECONDS:
@@ -124,6 +124,26 @@ class Desk:
     def post(self, posted: Sequence[Posted], now: float) -> None:
         """Take alerts from outside. Raises ValueError."""
         self.grouping.insert(self.external.take(posted, now, self.grouping.firing), now)
+
+    def resume(self, alerts: Iterable[Alert], now: float) -> None:
+        """Go on with what fired in the groups of a former process and no rule knows of.
+
+        Whoever has said it is given resolve_timeout to say it again, or that it has ended; drills end with the first
+        `tend`.
+        """
+        outside: list[Alert] = []
+        for alert in alerts:
+            if drill_id := drill_of(alert.labels):
+                self._drills[drill_id] = alert, now
+            else:
+                outside.append(alert)
+            self.grouping.insert([alert], now)
+        self.external.resume(outside, now)
+
+    def _is_of_others(self, ended: Alert) -> bool:
+        """Whether one of our rules has begun to say the same, so that the word from outside ends nothing."""
+        firing = self.grouping.firing.get(ended.fingerprint)
+        return firing is not None and firing[0].active_at != ended.active_at
 
     def standing(self, alert: Alert, now: float) -> Standing:
         """How an alert stands."""

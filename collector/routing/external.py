@@ -64,6 +64,11 @@ class External:
                 changed[name] = alert
         return list(changed.values())
 
+    def resume(self, alerts: Sequence[Alert], now: float) -> None:
+        """Go on with what a former process was told: it fires for resolve_timeout, as if that were said now."""
+        for alert in alerts:
+            self._hold(alert, now + self._resolve_timeout)
+
     def due(self, now: float, most: int = 500) -> list[Alert]:
         """Those whose end has come, resolved; at most so many, and `next_due` says that there are more."""
         ended: list[Alert] = []
@@ -95,12 +100,16 @@ class External:
             fired_at=starts_at,
             generator_url=one.generator_url,
         )
+        self._hold(alert, ends_at)
+        return None if known == alert else alert
+
+    def _hold(self, alert: Alert, ends_at: float) -> None:
+        name = alert.fingerprint
         self._alerts[name], self._ends[name] = alert, ends_at
         heapq.heappush(self._heap, (ends_at, name))
         if len(self._heap) > 2 * len(self._ends) + 100:  # most of it is about ends that were put off
             self._heap = [(at, known) for known, at in self._ends.items()]
             heapq.heapify(self._heap)
-        return None if known == alert else alert
 
     def _end(self, name: str, at: float) -> Alert:
         del self._ends[name]

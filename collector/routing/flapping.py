@@ -7,6 +7,7 @@ nothing more is said of it until nothing has changed for QUIET seconds; then wha
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -52,31 +53,45 @@ class Flapping:
     """The changes of all alerts, by fingerprint."""
 
     def __init__(self) -> None:
-        self._all: OrderedDict[str, Changes] = OrderedDict()
+        self.changes: OrderedDict[str, Changes] = OrderedDict()
+        """Those that changed last are last. Not to be changed."""
+        self.touched: dict[str, None] | None = None
+        """Alerts whose changes are others than when they were saved last; None: nobody saves them."""
 
     def note(self, fingerprint: str, at: float, *, is_start: bool) -> None:
         """An alert began or ended."""
-        former = self._all.get(fingerprint)
+        former = self.changes.get(fingerprint)
         if former is not None and former.since is not None and not flaps(former, at):
             former = None  # it was quiet: a new story
         if is_start:
-            self._all[fingerprint] = started(former, at)
+            self.changes[fingerprint] = started(former, at)
         elif former is not None:
-            self._all[fingerprint] = ended(former, at)
-        if fingerprint in self._all:
-            self._all.move_to_end(fingerprint)
-        if len(self._all) > MOST:
-            self._all.popitem(last=False)
+            self.changes[fingerprint] = ended(former, at)
+        if fingerprint in self.changes:
+            self.changes.move_to_end(fingerprint)
+            if self.touched is not None:
+                self.touched.pop(fingerprint, None)
+                self.touched[fingerprint] = None
+        if len(self.changes) > MOST:
+            self.changes.popitem(last=False)
+
+    def restore(self, saved: Mapping[str, Changes]) -> None:
+        """Go on with what a former process knew; what was restored before is older."""
+        for fingerprint, changes in saved.items():
+            self.changes[fingerprint] = changes
+            self.changes.move_to_end(fingerprint)
+        while len(self.changes) > MOST:
+            self.changes.popitem(last=False)
 
     def of(self, fingerprint: str, now: float) -> Changes | None:
         """What is known of an alert that flaps at an instant; None of one that does not."""
-        changes = self._all.get(fingerprint)
+        changes = self.changes.get(fingerprint)
         return changes if changes is not None and flaps(changes, now) else None
 
     def forget(self, now: float) -> None:
         """Let go of what is too old to matter."""
-        while self._all:
-            changes = next(iter(self._all.values()))
+        while self.changes:
+            changes = next(iter(self.changes.values()))
             if now - changes.changed_at <= WINDOW:
                 return
-            self._all.popitem(last=False)
+            self.changes.popitem(last=False)

@@ -115,6 +115,12 @@ class Group:
             if log.told is not None and token in log.told.firing | log.told.held
         ]
 
+    def held(self) -> list[tuple[str, Alert]]:
+        """Target and alert of each that fires, where the target has confirmed that it was told so."""
+        firing = {token: alert for token, alert in self.alerts.items() if alert.state == "firing"}
+        logs = [(target, log.told) for target, log in self.logs.items() if log.told is not None]
+        return [(target, firing[token]) for target, told in logs for token in firing.keys() & (told.firing | told.held)]
+
     def knows(self, token: str, since: float) -> bool:
         """Whether every target that was told of the group heard since then that this alert fires."""
         entries = [log.handed or log.told for log in self.logs.values()]

@@ -35,7 +35,7 @@ from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
 from collector.routing.ladder import Ladder
 from collector.routing.message import Wording
-from collector.routing.resumption import Resumption
+from collector.routing.resumption import Resumption, held
 from collector.routing.route import BUILT_IN, Route, destinations, muted
 
 Gate: TypeAlias = Callable[[Alert, float], str]
@@ -249,8 +249,9 @@ class Grouping:
             self._touch(group)
             group.touched.update(group.alerts, group.later)
 
-    def restore(self, groups: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> None:
-        """Go on with groups of a former process. Those whose route is no more go where their alerts go now."""
+    def restore(self, groups: Sequence[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> None:
+        """Go on with groups of a former process, and what fires in them; without their route they go to that of now."""
+        self.firing |= {name: (alert, now) for name, alert in held(groups).items()}
         resumption = Resumption(self._route, self._groups, self._group, self._schedule)
         self._touched.update(dict.fromkeys(resumption.resume(groups, now)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 
+from collector.model.alert import Alert
 from collector.model.labels import Labels
 from collector.model.saved import SavedGroup, SavedMember
 from collector.routing.group import Group, Log
@@ -33,12 +34,11 @@ class Resumption:
     def resume(self, saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> list[tuple[str, str]]:
         """Put them back. Gives receiver and key of those that are no more."""
         routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
-        gone: list[tuple[str, str]] = []
+        gone: list[tuple[SavedGroup, Sequence[SavedMember]]] = []
         for one, members in sorted(saved, key=lambda each: each[0].step_of is not None):  # steps after their groups
             route = self._step(one) if one.step_of is not None else routes.get((one.receiver, one.route))
             if route is None or (not one.away and one.step_of is None and _differs(route, one, members)):
-                gone.append((one.receiver, one.key))
-                self._move(one, members, now)
+                gone.append((one, members))
                 continue
             group = Group(route, one.labels, one.key, away=one.away)
             group.restore(one, members)
@@ -46,7 +46,9 @@ class Resumption:
                 hang(group, self._groups[one.step_of], one.number)
             self._groups[one.receiver, one.key] = group
             self._schedule(group, one.flush_at)
-        return gone
+        for one, members in gone:  # into groups that are there again by now
+            self._move(one, members, now)
+        return [(one.receiver, one.key) for one, _ in gone]
 
     def _step(self, saved: SavedGroup) -> Route | None:
         """The route of a step of an escalation; None where its group is gone, or does not escalate to it any more."""
@@ -69,6 +71,20 @@ class Resumption:
                 group.put(alert.fingerprint, alert)
                 for target, log in saved.logs.items():
                     group.logs.setdefault(target, Log()).inherit(log, alert.fingerprint)
+
+
+def held(saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]]) -> dict[str, Alert]:
+    """What groups of a former process have as firing, by fingerprint: of its end, if there was one, they know nothing.
+
+    Summaries of a backlog are passed over: they speak of episodes, not of what is.
+    """
+    return {
+        member.alert.fingerprint: member.alert
+        for one, members in saved
+        if not one.away
+        for member in members
+        if member.alert is not None and member.alert.state == "firing" and member.later is None
+    }
 
 
 def _differs(route: Route, saved: SavedGroup, members: Sequence[SavedMember]) -> bool:

@@ -13,8 +13,10 @@ from collector.delivery import KEPT_SECONDS
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
 from collector.model.errors import ChannelError, TasktrailError
+from collector.model.labels import labels_of
 from collector.plugs import Feed
 from collector.remembered import Remembered
+from collector.routing.external import Posted
 from collector.routing.matchers import matcher
 from collector.routing.silences import Silence
 from collector.settings import Settings
@@ -57,9 +59,9 @@ class Life:
         self.settings = Settings(state=str(folder / "state"), rules=(str(self.rules),))
         self.clock = ManualClock(T0)
 
-    def start(self, *channels, feeds=()):
+    def start(self, *channels, feeds=(), keeps_windows=False):
         """The next daemon."""
-        for checkpoint in Path(self.settings.state).glob("checkpoint*"):
+        for checkpoint in () if keeps_windows else Path(self.settings.state).glob("checkpoint*"):
             checkpoint.unlink()
         return running(self.settings, clock=self.clock, channels=channels, feeds=feeds)
 
@@ -222,6 +224,161 @@ async def test_a_rule_that_is_gone_ends_its_alerts(life) -> None:
     async with life.start(channel) as made:
         await life.at(made, 40)
     assert len(channel.sent) == 2
+
+
+async def test_an_end_that_groups_did_not_hear_of_is_told(life, monkeypatch) -> None:
+    """A kill between a rule's end of an alert and its way to the groups loses no end: the next start tells it."""
+    channel = Target()
+    async with life.start(channel) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+        monkeypatch.setattr(made.daemon.pipeline.grouping, "insert", lambda *_alerts, **_how: None)
+        for seconds in (5, 10, 15):
+            await life.at(made, seconds)
+        assert states(made) == ["resolved"]
+    assert channel.said == ["firing"]
+    life.clock.at = T0 + 3600
+    async with life.start(channel) as made:
+        await until(lambda: len(channel.sent) == 2)
+        assert made.daemon.desk.grouping.firing == {}
+    assert channel.said == ["firing", "resolved"]
+    async with life.start(channel) as made:
+        await life.at(made, 3610)
+        assert made.daemon.desk.grouping.groups() == []
+    assert len(channel.sent) == 2
+
+
+async def test_an_end_in_a_backlog_that_was_not_heard_of_is_no_news(life, monkeypatch) -> None:
+    """The same along a backlog: its summary is told that the episode is over, instead of that it fires."""
+    channel = Target()
+    async with life.start(channel, feeds=(Feed(name="s", build=Behind),)) as made:
+        insert = made.daemon.pipeline.grouping.insert
+
+        def forgets_ends(alerts, now, **how):
+            insert([one for one in alerts if one.state != "resolved"], now, **how)
+
+        monkeypatch.setattr(made.daemon.pipeline.grouping, "insert", forgets_ends)
+        await until(lambda: made.daemon.pipeline.store.frontier == T0 - 3000)
+    async with life.start(channel) as made:
+        await life.at(made, 5)
+        await life.at(made, 16)
+        await until(lambda: channel.sent)
+    (summary,) = channel.sent
+    assert "while the monitor was away" in summary.title
+
+
+OUT = Posted(labels=labels_of({"alertname": "Out", "severity": "page"}), starts_at=T0)
+
+
+async def test_alerts_from_outside_go_on(life) -> None:
+    """After a restart they fire, are told once, and end by the word of who posted them."""
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.desk.post([OUT], T0)
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 5
+    async with life.start(channel) as made:
+        (name,) = made.daemon.desk.grouping.firing
+        assert made.daemon.desk.external.ends_at(name) == T0 + 305
+        await life.at(made, 20)
+        assert channel.said == ["firing"]
+        made.daemon.desk.post([msgspec.structs.replace(OUT, ends_at=T0 + 21)], T0 + 22)
+        await life.at(made, 30)
+        await until(lambda: len(channel.sent) == 2)
+    assert [(one.state, one.resolved_at) for one in channel.sent[1].alerts] == [("resolved", T0 + 21)]
+
+
+async def test_alerts_from_outside_end_where_nobody_says_them_again(life) -> None:
+    """After a restart one ends after resolve_timeout, as it would have without."""
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.desk.post([OUT], T0)
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 5
+    async with life.start(channel) as made:
+        await life.at(made, 304)
+        assert channel.said == ["firing"]
+        await life.at(made, 305)
+        await life.at(made, 315)
+        await until(lambda: len(channel.sent) == 2)
+    assert channel.said == ["firing", "resolved"]
+
+
+async def test_a_drill_ends_with_its_daemon(life) -> None:
+    """A drill that was under way is ended by the next daemon, and everybody who heard of it hears that."""
+    channel = Target()
+    async with life.start(channel) as made:
+        made.daemon.desk.drill((), T0, 60.0)
+        await until(lambda: channel.sent)
+    life.clock.at = T0 + 5
+    async with life.start(channel) as made:
+        await life.at(made, 6)
+        await life.at(made, 12)
+        await until(lambda: len(channel.sent) == 2)
+        assert len(made.daemon.desk.external) == 0
+    assert channel.said == ["firing", "resolved"]
+
+
+async def test_flapping_goes_on(life) -> None:
+    """What began again after a restart flaps as it would have without, and it is said how often it fired in a day."""
+    channel = Target()
+    async with life.start(channel, keeps_windows=True) as made:
+        await life.fail(made, "a")
+        for seconds in (5, 10, 15, 25):
+            await life.at(made, seconds)
+        await until(lambda: channel.said == ["firing", "resolved"])
+    life.clock.at = T0 + 30
+    async with life.start(channel, keeps_windows=True) as made:
+        await life.fail(made, "b")
+        await life.at(made, 35)
+        await until(lambda: len(channel.sent) == 3)
+    again = channel.sent[2]
+    assert again.title.startswith("[FLAPPING]")
+    assert again.alerts[0].evidence.fired_24h == 2
+
+
+async def test_a_restart_is_no_start(life) -> None:
+    """However often it is started anew, an alert that fires all the while does not flap."""
+    channel = Target()
+    async with life.start(channel, keeps_windows=True) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent)
+    for seconds in (1, 2, 3):
+        life.clock.at = T0 + seconds
+        async with life.start(channel, keeps_windows=True) as made:
+            ((name, _),) = made.daemon.desk.grouping.firing.items()
+            assert made.daemon.desk.flapping.of(name, life.clock.at) is None
+            await life.at(made, seconds)
+    assert len(channel.sent) == 1
+
+
+class Holding(Target):
+    """A channel whose target must hear again and again what fires."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[str] = []
+
+    def hold(self, alerts, external_url) -> None:
+        """What a former process has told."""
+        assert external_url == "http://mon"
+        self.held += [dict(alert.labels)["task"] for alert in alerts]
+
+
+async def test_what_was_told_is_said_again_by_the_next(life) -> None:
+    """A channel that says things again is given what fires and was told to its target, and nothing else."""
+    life.settings = msgspec.structs.replace(life.settings, external_url="http://mon")
+    channel, other, again = Holding(), Target("other"), Holding()
+    async with life.start(channel, other) as made:
+        await life.fail(made, "a")
+        await until(lambda: channel.sent and other.sent)
+        channel.error = ChannelError("busy", retryable=True, retry_after=600.0)
+        await life.at(made, 1)
+        await life.fail(made, "b", task="untold")
+        await until(lambda: channel.tries == 2)
+    assert channel.held == []
+    async with life.start(again, other):
+        assert again.held == ["a"]
 
 
 async def test_a_rule_that_moved_keeps_its_alerts(life, tmp_path) -> None:

@@ -80,6 +80,46 @@ async def test_refused(channel, service, notification):
     assert len(service.requests) == 1
 
 
+async def test_an_end_that_is_refused_for_good(channel, service, notification):
+    """Of what nobody will say the end of, nobody says any more that it fires."""
+    service.answers = [(200, {}, ""), (400, {}, "bad label"), (200, {}, "")]
+    await channel.send(notification())
+    with pytest.raises(ChannelError, match="bad label"):
+        await channel.send(notification("resolved"))
+    await channel.say_again()
+    await channel.close()
+    assert len(service.requests) == 2
+
+
+async def test_an_end_while_it_is_said_again(channel, service, notification, monkeypatch):
+    """An end that comes in the middle of saying all again is not followed by older words that it fires."""
+    monkeypatch.setattr(alertmanager, "_BATCH", 1)
+    await channel.send(notification(count=3))
+    again = asyncio.create_task(channel.say_again())
+    async with asyncio.timeout(10):
+        while len(service.requests) < 2:  # noqa: ASYNC110  the service is no more than a list of requests
+            await asyncio.sleep(0)
+    await asyncio.gather(again, channel.send(notification("resolved", count=3)))
+    await channel.close()
+    said = {posted["labels"]["n"]: unix(posted["endsAt"]) for body in service.bodies for posted in body}
+    assert said == dict.fromkeys("012", 1_790_000_060)
+
+
+async def test_what_a_former_process_has_told(channel, service, notification):
+    """It is said at once, and again, until its end is told."""
+    (alert,) = notification().alerts
+    channel.hold([alert], "http://mon:9810")
+    async with asyncio.timeout(10):
+        while not service.requests:  # noqa: ASYNC110  the service is no more than a list of requests
+            await asyncio.sleep(0.01)
+    await channel.say_again()
+    await channel.send(notification("resolved"))
+    await channel.say_again()
+    await channel.close()
+    ends = [unix(posted["endsAt"]) for (posted,) in service.bodies]
+    assert ends == [1_790_000_340, 1_790_000_340, 1_790_000_060, 1_790_000_060]
+
+
 async def test_bounded(channel, service, notification, monkeypatch):
     """No more alerts are remembered than the bound says; the first leave."""
     monkeypatch.setattr(alertmanager, "MOST_HELD", 3)

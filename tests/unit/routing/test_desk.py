@@ -62,6 +62,16 @@ def test_what_our_own_rules_say_is_not_changed_from_outside(alert) -> None:
     assert len(made.external) == 0
 
 
+def test_what_our_own_rules_begin_to_say_is_not_ended_from_outside(alert) -> None:
+    """Where nobody outside says it any longer, an alert goes on that one of our rules has begun to fire since."""
+    made, own = desk(), alert(at=7.0)
+    made.post([Posted(labels=own.labels, starts_at=1)], 5)
+    made.grouping.insert([own], 7)
+    made.tend(1000)
+    assert len(made.external) == 0
+    assert own.fingerprint in made.grouping.firing
+
+
 @given(st.lists(st.tuples(st.integers(1, 200), st.sampled_from("abc"), st.none() | st.integers(-50, 400)), max_size=30))
 def test_outside_alerts_fire_exactly_as_long_as_was_said(words) -> None:
     """Whatever is posted and when: an alert fires from a word on until the end that the last one gave."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,3 +143,23 @@ def test_a_route_that_is_gone_leaves_what_was_told() -> None:
     assert [(one.receiver, one.status) for one in again.due(40.0)] == [("r", "resolved")]
     disk.take(again)
     assert {group.route for group in disk.groups.values()} <= {'{}/{severity="page"}'}
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_what_moved_into_a_group_that_is_there_stays_there(order) -> None:
+    """Where the group of now is an old one too, a second restart still knows what it has taken over."""
+    pages = Matcher(name="n", op="=", value="1", test="1".__eq__)
+    below = msgspec.structs.replace(ROUTE, matchers=(pages,), key='{}/{n="1"}')
+    both, one = msgspec.structs.replace(ROUTE, routes=(below,)), ROUTE
+    grouping, disk = Grouping(both, {"r": [Target("a")]}), Disk()
+    grouping.insert([alert("A", number, 0.0) for number in order], 0.0)
+    for notification in grouping.due(2.0):
+        grouping.confirm(notification, 2.0)
+    assert len(grouping.groups()) == 2
+    disk.take(grouping)
+    for now in (3.0, 4.0):
+        grouping = disk.give(Grouping(one, {"r": [Target("a")]}), now)
+        disk.take(grouping)
+    (group,) = grouping.groups()
+    assert len(group.alerts) == 2
+    assert grouping.due(20.0) == []
