@@ -13,6 +13,7 @@ from itertools import groupby
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
+from collector.formats.recognise import append, part
 from collector.model.event import Event
 from collector.model.record import Batch, Gap, Outcome, Refusal, Refusals
 from collector.model.secret import mask
@@ -42,20 +43,10 @@ def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
         return
     for start in range(0, total, size):
         end = start + size
-        is_last = end >= total
-        yield Batch(
-            source=batch.source,
-            place=batch.place,
-            bodies=batch.bodies[start:end],
-            receipts=batch.receipts[start:end],
-            received_at=batch.received_at,
-            times=None if batch.times is None else batch.times[start:end],
-            fields=None if batch.fields is None else batch.fields[start:end],
-            tap=batch.tap,
-            about=None if batch.about is None else batch.about[start:end],
-            is_head=batch.is_head and is_last,
-            position=batch.position if is_last else None,
-        )
+        piece = part(batch, start, end)
+        piece.is_head = batch.is_head and end >= total
+        piece.position = batch.position if end >= total else None
+        yield piece
 
 
 class Ingest:
@@ -77,13 +68,11 @@ class Ingest:
         What cannot be used is added to `refusals` too, where somebody waits for an answer; receipts count from 1 then.
         """
         self._refusals = refusals
-        decoded = decode(batch)
+        decoded = self._decoded(axis, decode, batch)
         events = decoded.events
         ats = axis.times(batch, events, decoded.sources, now)
         rejected = len(decoded.rejects)
         outcome = Outcome(read=len(events) + rejected + decoded.ignored, malformed=rejected)
-        for reject in decoded.rejects:
-            self._reject(axis, batch, reject)
         if events:
             if axis is not self._axis:
                 self.observe()
@@ -108,6 +97,33 @@ class Ingest:
         axis.totals.add(outcome)
         self._telemetry.batch_counted(axis.name, outcome)
         return outcome
+
+    def _decoded(self, axis: Axis, decode: Decode, batch: Batch) -> Decoded:
+        """What the format gives, its rejects told."""
+        try:
+            decoded = decode(batch)
+        except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
+            return self._decoded_one_by_one(axis, decode, batch)
+        for reject in decoded.rejects:
+            self._reject(axis, batch, reject)
+        return decoded
+
+    def _decoded_one_by_one(self, axis: Axis, decode: Decode, batch: Batch) -> Decoded:
+        """The batch again, record by record.
+
+        What a decoder tells a second time are duplicates; one that remembers may keep to itself what it told in vain.
+        """
+        out = Decoded([], [], [], [])
+        for index in range(len(batch.bodies)):
+            trace = ""
+            try:
+                one = decode(part(batch, index, index + 1))
+            except Exception as error:  # noqa: BLE001 the culprit
+                one, trace = Decoded([], None, [Reject(0, INTERNAL_ERROR, repr(error))]), traceback.format_exc()
+            append(out, one, index)
+            for reject in out.rejects[len(out.rejects) - len(one.rejects) :]:
+                self._reject(axis, batch, reject, trace)
+        return out
 
     def _by_channel(
         self, axis: Axis, decoded: Decoded, channels: Sequence[str], ats: Sequence[float]

@@ -14,6 +14,8 @@ import msgspec
 
 MOST_STANDING = 100_000
 """Messages per kind of broker that are waited for; the oldest are let go, and then only lack their success."""
+MOST_DELIVERIES = 1000
+"""Deliveries of one message that are told of."""
 GAVE_UP_AFTER = 0.1
 """Seconds that a consumer must have gone on to something else after a delivery, for its try to have failed."""
 
@@ -42,7 +44,7 @@ class KafkaGroups:
     def stands(self, topic: str, place: str, task_id: str) -> None:
         """A message was written: `place` is topic-partition-offset."""
         partition, _, offset = place[len(topic) + 1 :].rpartition("-")
-        if not offset.isdigit():
+        if not offset.isdecimal():
             return
         self._standing.setdefault(f"{topic}/{partition}", {})[int(offset)] = place, task_id
         self._count += 1
@@ -103,9 +105,9 @@ class RedisGroups:
     def died(self, stream: str, entry_id: str, deliveries: str | None, at: float) -> list[Moved]:
         """An entry was given up after so many deliveries: the tries that no poll has seen."""
         entry = self._streams.get(stream, {}).pop(entry_id, None)
-        if entry is None or not deliveries or not deliveries.isdigit():
+        if entry is None or not deliveries or not deliveries.isdecimal():
             return []
-        return list(self._deliveries(entry, min(int(deliveries), 1000), entry.worker, at, gave_up=True))
+        return list(self._deliveries(entry, int(deliveries[:9]), entry.worker, at, gave_up=True))
 
     def polled(self, stream: str, said: Any, at: float) -> list[Moved]:
         """What XINFO and XPENDING said at one moment: `{"groups": [{"info", "consumers", "pending"}]}`."""
@@ -120,7 +122,10 @@ class RedisGroups:
         return moved
 
     def _group(self, entries: dict[str, _Entry], group: Mapping[str, Any], at: float) -> Iterator[Moved]:
-        last = _entry_id((group.get("info") or {}).get("last-delivered-id"))
+        info = group.get("info")
+        if not isinstance(info, Mapping):
+            return
+        last = _entry_id(info.get("last-delivered-id"))
         active = {str(one.get("name")): at - _number(one.get("idle")) / 1000 for one in _listed(group.get("consumers"))}
         pending = {str(one.get("message_id")): one for one in _listed(group.get("pending"))}
         for entry_id, entry in list(entries.items()):
@@ -146,7 +151,7 @@ class RedisGroups:
         self, entry: _Entry, count: int, worker: str, at: float | None, *, gave_up: bool
     ) -> Iterator[Moved]:
         """Starts up to the `count`-th delivery; between two of them the try failed, or nobody knows."""
-        while entry.deliveries < count:
+        while entry.deliveries < min(count, MOST_DELIVERIES):
             if entry.deliveries and gave_up:
                 yield Moved("retried", entry.task_id, at, entry.worker or None)
             yield Moved("started", entry.task_id, at, worker or None)
@@ -159,7 +164,8 @@ def _listed(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    """A number that can be reckoned with; 0.0 for what is none."""
+    return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else 0.0
 
 
 def _entry_id(text: Any) -> tuple[int, int]:

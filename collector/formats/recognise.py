@@ -23,7 +23,7 @@ def recognising(formats: Mapping[str, Format]) -> Decode:
         out = Decoded([], [], [], channels=[])
         for name, start, end in _runs(formats, batch, batch.about):
             if name:
-                _append(out, _decoder(name)(part(batch, start, end)), start)
+                append(out, _decoder(name)(part(batch, start, end)), start)
             else:
                 out.ignored += end - start
         return out
@@ -65,7 +65,8 @@ def part(batch: Batch, start: int, end: int) -> Batch:
     )
 
 
-def _append(out: Decoded, decoded: Decoded, offset: int) -> None:
+def append(out: Decoded, decoded: Decoded, offset: int) -> None:
+    """Add what was decoded of the records from `offset` on; `out` has lists of its own for sources and channels."""
     count = len(decoded.events)
     indexes = range(count) if decoded.sources is None else decoded.sources
     out.events += decoded.events

@@ -14,6 +14,8 @@ from collector.routing.keeping import InMemory, Keep
 
 LASTS = 24 * 3600.0
 """Seconds that an ack holds where nothing else is said."""
+LONGEST = 366 * 24 * 3600.0
+"""Seconds that an ack may hold at most; times far beyond cannot even be written."""
 MOST = 50_000
 """Acks that are kept; beyond, the oldest goes."""
 
@@ -46,6 +48,8 @@ class Acks:
             raise ValueError("an ack says who made it: give an author")
         if ack.expires_at <= ack.created_at:
             raise ValueError("the ack would have expired already: give a later time")
+        if not ack.expires_at <= ack.created_at + LONGEST:
+            raise ValueError(f"an ack holds for at most {LONGEST / 86_400:.0f} days: give a shorter time")
         self._all.pop(ack.fingerprint, None)
         self._all[ack.fingerprint] = ack
         self._keep.save_ack(ack)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from collector.formats import native
+from collector.formats import Decoded, native
 from collector.ingest import CHUNK, chunks
-from collector.model.record import Outcome
+from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
 from collector.series.expose import totals
 from collector.trail.stitcher import Stitcher
@@ -105,6 +105,30 @@ def test_duplicates_behind_a_culprit_stay_duplicates(poisoned: Pipeline) -> None
     """The second time through a batch an event that was there before the batch is a duplicate."""
     count(poisoned, [event("sent", "1", T0)])
     assert numbers(count(poisoned, [event("sent", "poison", T0), event("sent", "1", T0)])) == (2, 0, 1, 1, 0)
+
+
+def failing(batch: Batch) -> Decoded:
+    """A decoder with a bug."""
+    if any(b"bug" in body for body in batch.bodies):
+        raise ZeroDivisionError("on token=abcdef123")
+    return DECODE(batch)
+
+
+def test_a_record_that_a_decoder_fails_on_is_stepped_over() -> None:
+    """The culprit is set aside as internal_error with its traceback; all others of its batch have their outcome."""
+    made = pipeline()
+    sent = event("sent", "1", T0)
+    listed = b"[%b,%b]" % (event("started", "1", T0), event("sent", "2", T0))
+    bodies = [sent, b"bug-a", b"{", listed, b"bug-b", sent, b'{"kind":"heartbeat","worker":"w"}']
+    refusals = Refusals()
+    whole = batch(bodies, position=7)
+    outcome = made.ingest.count(made.axes[0], failing, whole, NOW, refusals)
+    assert numbers(outcome) == numbers(made.axes[0].totals) == (8, 3, 1, 3, 1)
+    reasons = {one.receipt: (one.reason, "ZeroDivisionError" in one.traceback) for one in made.telemetry.rejected}
+    assert reasons == {"2": ("internal_error", True), "3": ("not_json", False), "5": ("internal_error", True)}
+    assert refusals.reasons == {"internal_error": 2, "not_json": 1}
+    assert "abcdef123" not in "".join(one.traceback + one.detail for one in made.telemetry.rejected)
+    assert made.axes[0].places["p"].position == 7
 
 
 def test_decisions_are_observed() -> None:

@@ -203,6 +203,17 @@ async def test_acks_over_http(ask) -> None:
         assert (await ask("POST", "/api/acks", {"matchers": [wrong], "author": "ann"}))[0] == 400
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, 1e9, 1e12, 1e300])
+async def test_an_ack_has_a_reasonable_end(ask, seconds: float) -> None:
+    """An ack for no time, or for longer than a time can be written, is refused, and alerts are listed as before."""
+    await ask("POST", "/api/v2/alerts", OUT)
+    asked = {"matchers": ["severity=page"], "author": "ann", "seconds": seconds}
+    assert (await ask("POST", "/api/acks", asked))[0] == 400
+    status, listed = await ask("GET", "/api/v2/alerts")
+    assert (status, len(listed)) == (200, 1)
+    assert (await ask("GET", "/api/acks"))[1] == {"acks": []}
+
+
 async def linked(run, ask, which: Callable[[Any], str]) -> str:
     """The path of a link of the message about an alert that was posted."""
     await ask("POST", "/api/v2/alerts", OUT)
