@@ -160,12 +160,25 @@ class _Listener:
 
     async def _take(self, messages: Messages, subscription: Subscription) -> None:
         left = len(messages.bodies)
-        for part in messages.parts(_CHUNK):
-            left -= len(part.bodies)
+        for whole in messages.parts(_CHUNK):
+            left -= len(whole.bodies)
+            part = await self._of_our_database(whole)
             about = list(map(self._described, part.patterns, part.channels))
             self._workers.hear(part, self._clock.now())
             await self._hand_over(self._batch(part.bodies, about, is_head=not left and subscription.is_empty))
             await asyncio.sleep(0)
+
+    async def _of_our_database(self, part: Messages) -> Messages:
+        """Without results of other databases: their channels have no number, so their keys are looked for in ours."""
+        told = [index for index, channel in enumerate(part.channels) if _RESULT in channel]
+        if not told or self._options.database == "*":
+            return part
+        found = await self._connection.ask_many([("EXISTS", part.channels[index]) for index in told])
+        others = {index for index, reply in zip(told, found, strict=True) if reply == 0}
+        if not others:
+            return part
+        kept = [index for index in range(len(part.bodies)) if index not in others]
+        return Messages(*([column[index] for index in kept] for column in (part.patterns, part.channels, part.bodies)))
 
     async def _hand_over(self, batch: Batch) -> None:
         """One batch at a time, whoever has it."""
@@ -222,7 +235,7 @@ class _Listener:
         before, after = self._past.processed, self._workers.processed
         if not before.keys() <= after.keys() and now - self._began < _LATE:
             return
-        same = [after[name][1] - old[1] for name, old in before.items() if after.get(name, (0,))[0] == old[0]]
+        same = [after[name][1] - old[1] for name, old in before.items() if name in after and after[name][0] == old[0]]
         self._intake.gap(
             Gap(
                 source=self._options.name,

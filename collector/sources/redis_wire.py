@@ -50,6 +50,8 @@ class RedisConnection:
         self._reader = reader
         self._writer = writer
         self._parser = hiredis.Reader()
+        self._turn = asyncio.Lock()
+        """Whose question is under way: answers come in the order of questions."""
 
     async def ask(self, *words: str | bytes, seconds: float = 5.0, tolerated: str = "") -> Any:
         """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer.
@@ -68,10 +70,10 @@ class RedisConnection:
 
         Raises SourceError: a lost connection, no answer to all of them within `seconds`.
         """
-        self._writer.write(b"".join(map(hiredis.pack_command, commands)))  # type: ignore[arg-type]  # its stub: one word
         replies: list[Any] = []
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), self._turn:
+                self._writer.write(b"".join(map(hiredis.pack_command, commands)))  # type: ignore[arg-type]  # its stub
                 while len(replies) < len(commands):
                     replies.append(await self._reply())
         except TimeoutError as error:

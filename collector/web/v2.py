@@ -77,7 +77,7 @@ async def body(request: web.Request, kind: type[T]) -> T:
         raise Refused({"code": 400, "message": f"the body could not be read: {error}"}) from error
     try:
         return msgspec.json.decode(held, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise Refused({"code": 400, "message": f'parsing body body from "" failed, because {error}'}) from error
 
 
@@ -123,12 +123,17 @@ def fits(matchers: Iterable[Matcher], values: Mapping[str, str]) -> bool:
 _DATE = re.compile(r"\d{4}-")
 
 
+_FIRST, _LAST = -62_135_510_400.0, 253_402_214_400.0
+"""What can be written as a date again: from the second day of the year 1 to the last but one of 9999."""
+
+
 def instant(text: str | None, name: str) -> float | None:
     """Unix seconds of a time; None where there is none. Raises Refused."""
     if not text or text.startswith(NO_TIME):
         return None
     try:
-        return parse_time(text) if _DATE.match(text) else _no_date(text)
+        at = parse_time(text) if _DATE.match(text) else _no_date(text)
+        return at if _FIRST <= at < _LAST else _no_date(text)
     except ValueError:
         raise Refused({"code": 601, "message": f'{name} in body must be of type date-time: "{text}"'}, 422) from None
 

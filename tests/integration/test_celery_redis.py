@@ -8,6 +8,7 @@ import json
 import re
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +29,7 @@ from tests.integration.live import Daemon
 
 pytestmark = pytest.mark.redis
 
-READING = {"AUTH", "CLIENT", "SELECT", "PSUBSCRIBE", "PING", "SCAN", "SMEMBERS", "LRANGE", "HSCAN", "MGET"}
+READING = {"AUTH", "CLIENT", "SELECT", "PSUBSCRIBE", "PING", "SCAN", "SMEMBERS", "LRANGE", "HSCAN", "MGET", "EXISTS"}
 ENDS = {"succeeded": "succeeded", "raised": "failed"}
 
 
@@ -286,6 +287,24 @@ async def test_other_databases_and_prefixes_are_left_alone(redis_url: str) -> No
         await until(lambda: bool(notes.bodies))
     assert notes.bodies == [b"only:/3.celeryev/x"]
     await client.aclose()
+
+
+async def test_results_of_other_databases_are_left_alone(redis_url: str) -> None:
+    """Their channels have no number: what counts is whose database has the key."""
+    ours, theirs = redis.asyncio.Redis.from_url(redis_url), redis.asyncio.Redis.from_url(redis_url, db=5)
+    notes, name = Notes(), f"celery-task-meta-{uuid.uuid4()}"
+    async with running(CeleryRedisSource(CeleryRedisOptions(name="c", address=address_of(redis_url))), notes):
+        await until(lambda: bool(notes.details))
+        await theirs.set(f"{name}5", "{}")
+        await theirs.publish(f"{name}5", b"theirs")
+        await ours.set(f"{name}0", "{}")
+        await ours.publish(f"{name}0", b"ours")
+        await until(lambda: bool(notes.bodies))
+    assert notes.bodies == [b"ours"]
+    await ours.delete(f"{name}0")
+    await theirs.delete(f"{name}5")
+    await ours.aclose()
+    await theirs.aclose()
 
 
 async def test_a_listener_that_is_cut_off_says_why(broker: Broker) -> None:
