@@ -291,7 +291,8 @@ async def test_other_databases_and_prefixes_are_left_alone(redis_url: str) -> No
 
 async def test_results_of_other_databases_are_left_alone(redis_url: str) -> None:
     """Their channels have no number: what counts is whose database has the key."""
-    ours, theirs = redis.asyncio.Redis.from_url(redis_url), redis.asyncio.Redis.from_url(redis_url, db=5)
+    ours = redis.asyncio.Redis.from_url(redis_url)
+    theirs = redis.asyncio.Redis.from_url(f"{redis_url.rpartition('/')[0]}/5")
     notes, name = Notes(), f"celery-task-meta-{uuid.uuid4()}"
     async with running(CeleryRedisSource(CeleryRedisOptions(name="c", address=address_of(redis_url))), notes):
         await until(lambda: bool(notes.details))
