@@ -26,7 +26,7 @@ from collector.formats.celery_messages import (
     traced,
     waiting,
 )
-from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, is_mine, runs
+from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, is_mine, runs, told
 from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -135,21 +135,21 @@ class _Celery:
             if max(map(len, part)) > LONGEST_BODY:
                 return False
             envelopes = list(map(_regular, part))
-            told = list(map(_told, [envelope.body for envelope in envelopes]))
+            events = list(map(_told, [envelope.body for envelope in envelopes]))
         except _BAD:
             return False
         if not self._memory.tags.add([envelope.properties.delivery_tag for envelope in envelopes]):
             return False
-        self._finish(told, start)
+        self._finish(events, start)
         return True
 
-    def _finish(self, told: list[list[Told] | Told], start: int) -> None:
+    def _finish(self, listed: list[list[Told] | Told], start: int) -> None:
         """The loop over regular events: what has nothing to be finished costs two look-ups."""
         out, memory, finish = self._out, self._memory, FINISH
         events, sources = out.events, out.sources
         assert sources is not None and out.channels is not None  # noqa: S101, PT018 it is ours
         before = len(events)
-        for index, item in enumerate(told, start):
+        for index, item in enumerate(listed, start):
             several: list[Told] = item if item.__class__ is list else [item]  # type: ignore[list-item]
             for event in several:
                 entry = finish.get(event.kind)
@@ -182,7 +182,7 @@ class _Celery:
     # Redis, published
 
     def _published(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
-        channel: str = about.get("channel") or ""
+        channel = told(about, "channel")
         if RESULT in channel:
             self._result(index, channel, body, at)
         elif channel.endswith(".pidbox"):
@@ -241,7 +241,7 @@ class _Celery:
 
     def _key(self, index: int, about: Mapping[str, Any], body: bytes, at: float) -> None:
         del at
-        key, kind = about.get("key") or "", about.get("type")
+        key, kind = told(about, "key"), about.get("type")
         if kind == "string" and RESULT in key:
             self._result(index, key, _text(body).encode(), None)
         elif kind == "list" and not any(part in key for part in OWN_KEYS):
@@ -292,7 +292,7 @@ class _Celery:
         headers = about.get("headers")
         headers = headers if isinstance(headers, dict) else {}
         if about.get("exchange") == TRACE:
-            self._traced(index, about.get("routing_key") or "", headers, at)
+            self._traced(index, told(about, "routing_key"), headers, at)
         elif "task" in headers and "id" in headers:
             self._task(index, about, _headers(headers))
         else:

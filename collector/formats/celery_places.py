@@ -17,6 +17,12 @@ TRACE = "amq.rabbitmq.trace"
 OWN_KEYS = (RESULT, "celery-taskset-meta-", "_kombu.binding", ".celery.pidbox", "unacked_index")
 
 
+def told(about: Mapping[str, Any], name: str) -> str:
+    """A text of what the tap tells of a record; "" where there is none."""
+    value = about.get(name)
+    return value if isinstance(value, str) else ""
+
+
 def is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
     """Whether a record of a capture is Celery's."""
     test = _MINE.get(tap)
@@ -59,7 +65,7 @@ _MINE: dict[str, Callable[[Mapping[str, Any], bytes], bool]] = {
 def runs(abouts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[bool, int, int]]:
     """Runs of published messages on events' channels, and of others: from where to where."""
     places = {id(about): about for about in abouts}  # most messages share the description of their channel
-    kinds = {key: _OTHERS.search(about.get("channel") or "") is None for key, about in places.items()}
+    kinds = {key: _OTHERS.search(told(about, "channel")) is None for key, about in places.items()}
     if all(kinds.values()):
         yield True, 0, len(abouts)
         return

@@ -136,9 +136,13 @@ def _error(one: _Convention, headers: Mapping[str, str]) -> str:
     return meant[0] if meant else (named[0] if named else "")
 
 
+_LONGEST_NUMBER = 20
+"""Characters of 64 bits with their sign."""
+
+
 def number(value: str | None) -> int | None:
     """A header's number: decimal text, or a big-endian integer of up to 8 bytes; None for anything else."""
-    if not value:
+    if not value or len(value) > _LONGEST_NUMBER:
         return None
     if value.isascii() and (value.isdigit() or (value[0] == "-" and value[1:].isdigit())):
         # Four bytes that are all digits would be a partition above 800 million: it is text.

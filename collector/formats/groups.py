@@ -16,6 +16,8 @@ MOST_STANDING = 100_000
 """Messages per kind of broker that are waited for; the oldest are let go, and then only lack their success."""
 MOST_DELIVERIES = 1000
 """Deliveries of one message that are told of."""
+_LONGEST_NUMBER = 19
+"""Digits of an offset."""
 GAVE_UP_AFTER = 0.1
 """Seconds that a consumer must have gone on to something else after a delivery, for its try to have failed."""
 
@@ -44,7 +46,7 @@ class KafkaGroups:
     def stands(self, topic: str, place: str, task_id: str) -> None:
         """A message was written: `place` is topic-partition-offset."""
         partition, _, offset = place[len(topic) + 1 :].rpartition("-")
-        if not offset.isdecimal():
+        if not offset.isdecimal() or len(offset) > _LONGEST_NUMBER:
             return
         self._standing.setdefault(f"{topic}/{partition}", {})[int(offset)] = place, task_id
         self._count += 1

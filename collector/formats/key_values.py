@@ -136,7 +136,9 @@ def scores_of(body: bytes) -> list[tuple[Any, float]]:
     if not isinstance(value, list):
         raise MalformedError("bad_field", "not the members of a sorted set")
     pairs = [one for one in value if isinstance(one, list) and len(one) == 2]
-    if len(pairs) != len(value) or not all(isinstance(score, int | float) for _, score in pairs):
+    if len(pairs) != len(value) or not all(
+        isinstance(score, int | float) and abs(score) <= 1e300 for _, score in pairs
+    ):
         raise MalformedError("bad_field", "not the members of a sorted set")
     return [(member, float(score)) for member, score in pairs]
 

@@ -31,6 +31,7 @@ _ORIGINAL_STREAM = ("original_stream", "original-stream", "stream")
 _ERROR = ("error", "exception", "reason")
 _DELIVERIES = ("deliveries", "delivery_count", "attempts", "times_delivered")
 _CLASS = re.compile(r"[A-Za-z_][\w.$]*")
+_COUNT = re.compile("[0-9]{1,6}")
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -177,7 +178,7 @@ def _failure(message: _Message, said: Hop | None, role: Role) -> dict[str, Any]:
         return {
             "error": name[0] if name else None,
             "error_message": text,
-            "attempt": int(deliveries) if deliveries and deliveries.isdigit() and int(deliveries) else None,
+            "attempt": int(deliveries) or None if deliveries and _COUNT.fullmatch(deliveries) else None,
         }
     attempt = said.coming_attempt - 1 if said.coming_attempt and said.coming_attempt > 1 else None
     if attempt is None and role == "retry":
@@ -214,7 +215,7 @@ def _content(body: bytes) -> Mapping[str, Any]:
 
 
 def _fields_of(body: bytes, others: Mapping[str, str]) -> Mapping[str, Any]:
-    return {**others, **_content(body)}
+    return {**{name: readable(value) for name, value in others.items()}, **_content(body)}
 
 
 def _offsets(body: bytes) -> dict[str, int]:
@@ -241,7 +242,11 @@ def _is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
         return about.get("type") == "stream" and body.startswith(b'{"len"') and b'"groups"' in body[:60]
     if tap == "kafka":
         headers = about.get("headers")
-        names = {str(pair[0]): "" for pair in headers if pair} if isinstance(headers, list) else {}
+        names = (
+            {str(pair[0]): "" for pair in headers if isinstance(pair, list) and pair}
+            if isinstance(headers, list)
+            else {}
+        )
         return hop(names) is not None or _is_message(_content(body))
     if tap == "redis-stream":
         fields = about.get("fields")

@@ -109,7 +109,7 @@ class Decoder(values.Telling):
         labels, task_id = message.labels, message.task_id[:LONGEST_TEXT]
         try_number = min(values.count_of(labels.get("_retries", 0)), TRIES) + 1
         task = self._task(task_id)
-        task.task, task.queue = sys.intern(message.task_name[:LONGEST_TEXT]), stream[:LONGEST_TEXT]
+        task.task, task.queue = sys.intern(message.task_name[:LONGEST_TEXT]), stream[:LONGEST_TEXT] or None
         if try_number == 1 and task.tries:  # the id is used again
             task.started = task.result = 0
         task.tries = try_number
@@ -142,6 +142,8 @@ class Decoder(values.Telling):
 
     def _stored(self, task_id: str, body: bytes, at: float) -> None:
         """What came of a task's last try."""
+        if not task_id:
+            raise MalformedError("missing_id", "a result's key without an id")
         told = _result_of(values.raw_of(values.value_of(body)))
         _tries(told)
         task, digest = self._tasks.get(task_id), hash(body) or 1

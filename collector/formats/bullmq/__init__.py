@@ -25,7 +25,7 @@ def _is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
         fields = about.get("fields")
         if not isinstance(fields, dict) or not str(about.get("stream")).endswith(EVENTS) or "event" not in fields:
             return False
-        return "jobId" in fields or fields["event"] in QUEUE_WORDS
+        return "jobId" in fields or (isinstance(fields["event"], str) and fields["event"] in QUEUE_WORDS)
     return tap == "redis-key" and about.get("type") == "hash" and looks_like_a_job(body)
 
 

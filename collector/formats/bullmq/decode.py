@@ -82,12 +82,13 @@ class Decoder:
         stream, queue = "", None
         ignored = 0
         for index, said in enumerate(fields):
+            entry: Any
             if about is None:
                 place, entry_id = batch.place, str(batch.receipts[index])
                 entry = said if said is not None else _only(batch.bodies[index])
             else:
                 place, entry_id = str(about[index].get("stream")), str(about[index].get("id"))
-                entry = about[index].get("fields") or _NOTHING
+                entry = about[index].get("fields")
             if place != stream or queue is None:
                 stream, queue = place, self._queue(place)
             self._steps.index = index
@@ -108,8 +109,10 @@ class Decoder:
                 self._queues[stream] = queue
         return queue
 
-    def _entry(self, queue: _Queue, entry_id: str, entry: Mapping[str, Any], births: Mapping[str, int]) -> int:
+    def _entry(self, queue: _Queue, entry_id: str, entry: Any, births: Mapping[str, int]) -> int:
         """One entry; gives how many say nothing. Raises MalformedError."""
+        if not isinstance(entry, Mapping):
+            raise MalformedError("missing_kind", "an entry without fields")
         word, job_id = entry.get("event"), entry.get("jobId")
         step = STEPS.get(word) if isinstance(word, str) else None
         if step is None and word != "added":
@@ -146,7 +149,7 @@ class Decoder:
             return ignored
         try:
             ignored += step(steps, life, entry)
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise MalformedError("bad_time", "`delayed` with a `delay` that is no time") from error
         if self._polled and (job := self._polled.get(key)) is not None and steps.polled(life, job):
             del self._polled[key]

@@ -179,7 +179,7 @@ class Steps:
                 task_id=life.task_id,
                 time=self.time if time is None else time,
                 task=life.name,
-                queue=life.queue,
+                queue=life.queue or None,
                 worker=worker,
                 trace_id=trace_id,
                 span_id=span_id,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 import pytest
@@ -10,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collector.formats import FORMATS, REASONS
-from collector.model.event import KINDS, TASK_KINDS, Event, unix_seconds
+from collector.model.event import KINDS, LONGEST_TEXT, TASK_KINDS, Event, unix_seconds
 from collector.model.record import Batch
+from tests.unit.formats import mangled
 
 _GOOD = {"kind": "started", "task_id": "a", "time": 1_790_000_000.5, "task": "t", "queue": "q", "attempt": 1}
 _SCALARS = (
@@ -76,10 +79,57 @@ def test_no_bytes_break_a_format(name, data, bodies):
         _assert_regular(event)
 
 
+MOST_TOLD = 2000
+"""Facts of one record, and things that are wrong with it: a broker's counter must not become so many events."""
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "native"])
+@settings(max_examples=300, deadline=None)
+@given(seeds=st.lists(st.integers(0, 1 << 32), min_size=1, max_size=4))
+def test_nothing_that_a_tap_hands_over_breaks_a_format(name, seeds):
+    """Nothing raises, reasons are known, events are regular and not without bound, and a rerun says the same."""
+    decode, again = FORMATS[name].new(), FORMATS[name].new()
+    for batch in (mangled.draw(name, seed) for seed in seeds):  # one decoder: it remembers
+        out = decode(batch)
+        assert out == again(batch)
+        indexes = list(range(len(out.events))) if out.sources is None else out.sources
+        assert len(indexes) == len(out.events)
+        assert indexes == sorted(indexes)
+        assert {*indexes, *(reject.index for reject in out.rejects)} <= set(range(len(batch.bodies)))
+        assert {reject.reason for reject in out.rejects} <= set(REASONS)
+        assert out.channels is None or len(out.channels) == len(out.events)
+        assert len(out.events) + len(out.rejects) <= MOST_TOLD * len(batch.bodies)
+        for about, body in zip(batch.about or (), batch.bodies, strict=False):
+            assert {one.is_mine(batch.tap, about, body) for one in FORMATS.values()} <= {True, False}
+        for event in out.events:
+            _assert_regular(event)
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "native"])
+def test_what_is_mangled_is_read_otherwise(name):
+    """The records that are mangled are those of the format: as they are, they give events."""
+    count = 0
+    for listed in mangled.records()[name]:
+        for tap, run in groupby(listed, key=itemgetter(0)):
+            _, abouts, bodies, fields, times = (list(column) for column in zip(*run, strict=True))
+            batch = Batch(
+                source="s", place="p/0", bodies=bodies, receipts=range(len(bodies)), received_at=mangled.AT,
+                times=times, fields=fields, tap=tap, about=abouts,
+            )  # fmt: skip
+            count += len(FORMATS[name].new()(batch).events)
+    assert count
+
+
 def _assert_regular(event: Event) -> None:
     assert event.kind in KINDS
     assert bool(event.task_id) or event.kind not in TASK_KINDS
     assert event.traceparent is None
+    for name in ("task_id", "task", "queue", "worker", "caller", "parent_id", "root_id", "error", "error_message"):
+        text = getattr(event, name)
+        assert text is None or (isinstance(text, str) and len(text) <= LONGEST_TEXT), name
+        assert text != "" or name == "task_id", name
+    assert event.attempt is None or 1 <= event.attempt <= 1_000_000
+    assert event.run_seconds is None or (isinstance(event.run_seconds, float) and 0 <= event.run_seconds < 1e10)
     for moment in (event.time, event.eta, event.expires):
         assert moment is None or (isinstance(moment, float) and unix_seconds(moment) == moment)
     assert event.trace_id is None or len(event.trace_id) == 32
