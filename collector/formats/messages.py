@@ -250,7 +250,10 @@ def _is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
         return hop(names) is not None or _is_message(_content(body))
     if tap == "redis-stream":
         fields = about.get("fields")
-        return isinstance(fields, Mapping) and len(fields) > 1 and _is_message(fields)
+        if not isinstance(fields, Mapping) or len(fields) < 2:
+            return False
+        # One of the fields may hold an event of ours, or something that was meant to be one.
+        return _is_message(_fields_of(body, fields)) if _content(body) else not body and _is_message(fields)
     return False
 
 

@@ -77,6 +77,8 @@ async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run
         for _ in range(4):
             await producer.send_and_wait(main, body, partition=0)
         await producer.send_and_wait(topics[1], body, partition=0, headers=original(main, 3, "kafka_"))
+        retried = lambda: totals(daemon, "order").get("retried") == 1  # noqa: E731
+        await asyncio.to_thread(daemon.wait, retried, 20, "the retry is not seen")
         await producer.send_and_wait(topics[2], body, partition=0, headers=original(topics[1], 0, "kafka_dlt-"))
     finally:
         await producer.stop()
