@@ -250,6 +250,28 @@ async def test_results_stored_in_a_hole_are_read_again(rig: CeleryRedisRig) -> N
     assert found == [f"{rig.prefix}celery-task-meta-in"]
 
 
+async def test_a_restart_is_a_hole_too(rig: CeleryRedisRig) -> None:
+    """A new process has only the position: the gap begins there, and what was stored since is handed over."""
+    before = Notes()
+    async with running(CeleryRedisSource(rig.options), before):
+        await published(rig, "worker.heartbeat", beat(100))
+        await until(lambda: bool(before.bodies) and bool(before.positions))
+    assert before.gaps == []
+    heard_at = float(before.positions["celery"])
+    assert abs(heard_at - time.time()) < 60
+    positions = {"celery": str(heard_at - 10)}
+    done = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(heard_at - 5)) + ".1+00:00"
+    body = json.dumps({"status": "SUCCESS", "date_done": done, "task_id": "in"})
+    await rig.client.set(f"{rig.prefix}celery-task-meta-in", body)
+    after = Notes(positions)
+    async with running(CeleryRedisSource(rig.options), after):
+        await until(lambda: bool(after.gaps) and float(positions["celery"]) >= heard_at)
+    (gap,) = after.gaps
+    assert (gap.reason, gap.start, gap.estimate) == ("reconnected", heard_at - 10, None)
+    found = [about["key"] for batch in after.batches if batch.about for about in batch.about]
+    assert found == [f"{rig.prefix}celery-task-meta-in"]
+
+
 async def test_waiting_and_held_messages_are_looked_at(rig: CeleryRedisRig) -> None:
     """Queues that were declared are found, with their priorities, and a look that finds nothing new is silent."""
     await rig.client.sadd(f"{rig.prefix}_kombu.binding.orders", "orders\x06\x16\x06\x16orders")
