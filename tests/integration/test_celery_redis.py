@@ -137,7 +137,8 @@ def test_a_real_worker_is_counted_as_its_tasks_logged(
     assert wait_until(lambda: all(facts["succeeded"] + facts["raised"] for facts in ran(truth())), 40)
     wait_until(lambda: not as_expected(daemon, truth()), 20)
     assert as_expected(daemon, truth()) == []
-    assert "task events are on, with `task-sent`" in daemon.source("celery+redis")["detail"]
+    detail = "task events are on, with `task-sent`"  # it is said once a second
+    daemon.wait(lambda: detail in daemon.source("celery+redis")["detail"], 10, "it does not say that events are on")
     failed = next(task_id for task_id, facts in truth().items() if facts["task=jobs.lookup"])
     assert counted(daemon, failed)["error"] == "KeyError"
     daemon.end()
