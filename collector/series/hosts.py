@@ -41,7 +41,7 @@ class Hosts:
         self.is_exposed = False
         """Whether /metrics shows them."""
         self.evictions: Counter[str] = Counter()
-        """`hosts`: names of hosts that found no room; `celery_series_cap`: series that did not."""
+        """`hosts`: names of hosts that found no room; `celery_series_cap`: facts whose series did not."""
         self._catalogue = catalogue
         self._rows = rows
         self._errors = errors
@@ -164,17 +164,21 @@ class Hosts:
             key = (row * STRIDE + number, error, host, is_histogram)
             column = self._columns.get(key)
             if column is None:
-                column = self._columns[key] = self._join(family, row, error, host, version)
+                column, is_own = self._join(family, row, error, host, version)
+                if is_own:  # those that find no room are without number
+                    self._columns[key] = column
             columns[place] = column
         return columns
 
-    def _join(self, family: Family, row: int, error: int, host: int, version: int) -> int:
+    def _join(self, family: Family, row: int, error: int, host: int, version: int) -> tuple[int, bool]:
+        """The column of a series, and whether it has one of its own."""
         catalogue = self._catalogue
         task, queue, source = self._rows.names(row)
         name = self._errors.name(error) if family.metric.by_error else ""
         labels = catalogue.labels_of(task, queue, source, name)
         place = family.members.places.get(self._theirs(family, labels, host))
-        if place is None and catalogue.is_full:
+        is_own = place is not None or not catalogue.is_full
+        if not is_own:
             self.evictions["celery_series_cap"] += 1
             labels = catalogue.labels_of(OVERFLOW, OVERFLOW, source, OVERFLOW if family.metric.by_error else "")
             host = _OTHER_HOST
@@ -182,7 +186,7 @@ class Hosts:
         column = self._make(family, labels, host, version) if place is None else family.members.columns[place]
         if family.metric.type == "counter":
             self._show(self._theirs(family, labels, host), family, self._by_code.values(), version)
-        return column
+        return column, is_own
 
     def _show(self, labels: Labels, own: Family, families: Iterable[Family], version: int) -> None:
         """Let other counters than its own be there at 0 for a label set, as the exporter does: its rules add them."""

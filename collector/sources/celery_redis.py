@@ -91,7 +91,10 @@ class CeleryRedisSource:
         self._clock = clock or SystemClock()
 
     async def run(self, intake: Intake) -> None:
-        """Read for ever. A new call makes new connections; `past` tells it what hole lies before them."""
+        """Read for ever. A new call makes new connections; `past` tells it what hole lies before them.
+
+        What a former process heard last is the position of the place.
+        """
         options = self._options
         subscription = await subscribe(options.address, options.patterns, self._clock, options.held)
         try:
@@ -124,22 +127,27 @@ class _Listener:
         self._about: dict[tuple[bytes, bytes], Mapping[str, Any]] = {}
         self._read = 0
         self._detail = ""
-        self._hole = past.heard_at
+        heard_at: float | None = past.heard_at
+        if heard_at is None and (stored := intake.position(PLACE)) is not None:
+            heard_at = float(stored)
+        self._hole = heard_at
         """When the last connection was heard, while what was missed since is not on record."""
+        self._is_reading_again = heard_at is not None and options.results
         self._began = clock.now()
 
     async def follow(self, subscription: Subscription) -> None:
         """Take what is published; look beside it, paced, in a task of its own."""
         self._past.heard_at = self._began
-        looking = asyncio.ensure_future(self._look_on())
+        looking = asyncio.ensure_future(self._look_on(self._hole))
         told_at = -1e9
         try:
             while True:
                 messages = await subscription.take(_TELL)
                 if looking.done():
                     looking.result()
+                heard_at = self._clock.now()
                 await self._take(messages, subscription)
-                self._past.heard_at = self._clock.now()
+                self._past.heard_at = heard_at
                 if self._clock.monotonic() - told_at >= _TELL:
                     told_at = self._clock.monotonic()
                     await self._hand_over(self._batch([], [], is_head=True))
@@ -149,9 +157,10 @@ class _Listener:
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(looking, return_exceptions=True)
 
-    async def _look_on(self) -> None:
-        if self._hole is not None and self._options.results:
-            await self._look.results(self._hole, self._began)
+    async def _look_on(self, hole: float | None) -> None:
+        if hole is not None and self._options.results:
+            await self._look.results(hole, self._began)
+            self._is_reading_again = False
         while True:
             await self._look.once()
             await asyncio.sleep(self._options.look_seconds)
@@ -197,7 +206,12 @@ class _Listener:
             tap="redis-pubsub",
             about=about,
             is_head=is_head,
+            position=self._position(),
         )
+
+    def _position(self) -> str | None:
+        """Until when all was heard and handed over; none while that is known of an earlier connection only."""
+        return None if self._hole is not None or self._is_reading_again else str(self._past.heard_at)
 
     def _described(self, pattern: bytes, channel: bytes) -> Mapping[str, Any]:
         """A message's place, as a capture has it: one object per channel, but for those of single tasks."""

@@ -138,7 +138,8 @@ def test_a_real_worker_is_counted_as_its_tasks_logged(
     assert wait_until(lambda: all(facts["succeeded"] + facts["raised"] for facts in ran(truth())), 40)
     wait_until(lambda: not as_expected(daemon, truth()), 20)
     assert as_expected(daemon, truth()) == []
-    assert "task events are on, with `task-sent`" in daemon.source("celery+redis")["detail"]
+    detail = "task events are on, with `task-sent`"  # it is said once a second
+    daemon.wait(lambda: detail in daemon.source("celery+redis")["detail"], 10, "it does not say that events are on")
     failed = next(task_id for task_id, facts in truth().items() if facts["task=jobs.lookup"])
     assert counted(daemon, failed)["error"] == "KeyError"
     daemon.end()
@@ -248,6 +249,28 @@ async def test_results_stored_in_a_hole_are_read_again(rig: CeleryRedisRig) -> N
         await until(lambda: bool(notes.bodies))
         await asyncio.sleep(0.2)
     found = [about["key"] for batch in notes.batches if batch.about for about in batch.about]
+    assert found == [f"{rig.prefix}celery-task-meta-in"]
+
+
+async def test_a_restart_is_a_hole_too(rig: CeleryRedisRig) -> None:
+    """A new process has only the position: the gap begins there, and what was stored since is handed over."""
+    before = Notes()
+    async with running(CeleryRedisSource(rig.options), before):
+        await published(rig, "worker.heartbeat", beat(100))
+        await until(lambda: bool(before.bodies) and bool(before.positions))
+    assert before.gaps == []
+    heard_at = float(before.positions["celery"])
+    assert abs(heard_at - time.time()) < 60
+    positions = {"celery": str(heard_at - 10)}
+    done = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(heard_at - 5)) + ".1+00:00"
+    body = json.dumps({"status": "SUCCESS", "date_done": done, "task_id": "in"})
+    await rig.client.set(f"{rig.prefix}celery-task-meta-in", body)
+    after = Notes(positions)
+    async with running(CeleryRedisSource(rig.options), after):
+        await until(lambda: bool(after.gaps) and float(positions["celery"]) >= heard_at)
+    (gap,) = after.gaps
+    assert (gap.reason, gap.start, gap.estimate) == ("reconnected", heard_at - 10, None)
+    found = [about["key"] for batch in after.batches if batch.about for about in batch.about]
     assert found == [f"{rig.prefix}celery-task-meta-in"]
 
 

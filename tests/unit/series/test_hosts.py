@@ -149,6 +149,19 @@ def test_series_beyond_the_cap_are_one():
     assert sum(fleet.value("task_started_total").values()) == 5
 
 
+def test_series_that_find_no_room_are_not_remembered_one_by_one():
+    """Where the store is full, what is kept does not grow with the names that still come."""
+    fleet = Fleet(cap=4)
+    fleet.store.count_by_host()
+    sizes = []
+    for number in range(40):
+        counted(fleet, "started", T0 + 1, f"w@host{number % 8}", task=f"t{number % 5}")
+        sizes.append(len(fleet.store.hosts._columns))
+    fleet.store.advance(T0 + 1)
+    assert max(sizes) <= 4
+    assert sum(fleet.value("celery_task_started_total").values()) == 40
+
+
 def test_idle_hosts_leave_and_come_back():
     """A host whose worker is gone for long leaves; what comes later from it begins anew."""
     fleet = Fleet(idle_seconds=400.0)
