@@ -214,8 +214,9 @@ def _content(body: bytes) -> Mapping[str, Any]:
         return {}
 
 
-def _fields_of(body: bytes, others: Mapping[str, str]) -> Mapping[str, Any]:
-    return {**{name: readable(value) for name, value in others.items()}, **_content(body)}
+def _fields_of(body: bytes, others: Mapping[str, Any]) -> Mapping[str, Any]:
+    texts = {name: readable(value) for name, value in others.items() if isinstance(value, str)}
+    return {**texts, **_content(body)}
 
 
 def _offsets(body: bytes) -> dict[str, int]:
