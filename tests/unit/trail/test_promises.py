@@ -193,6 +193,7 @@ CHAINS = st.lists(st.tuples(st.sampled_from(KINDS), st.floats(0.1, 150).map(lamb
 def test_findings_do_not_depend_on_order_or_repetition_within_grace(chain, data):
     """The same facts, each up to grace late and some of them twice, give the same findings and timeline.
 
+    Of two successes the one that arrives first gives the time of `in_time`, so there only the kinds are compared.
     None of them lies before the first `sent`: an end that does is of a life of which nothing is known.
     """
     outcomes = []
@@ -209,5 +210,9 @@ def test_findings_do_not_depend_on_order_or_repetition_within_grace(chain, data)
         bench.expire(400)
         timeline = bench.stitcher.find("a")
         lines = timeline and Counter((one.kind, one.at) for one in timeline.events if one.kind in FOUND)
-        outcomes.append((found(bench), lines))
+        findings, gauge = found(bench)
+        if sum(kind == "succeeded" for kind, _ in chain) < 2:
+            outcomes.append((findings, gauge, lines))
+        else:
+            outcomes.append((Counter(kind for kind, _ in findings), gauge, None))
     assert outcomes[0] == outcomes[1]
