@@ -109,6 +109,19 @@ class MalformedError(Exception):
         super().__init__(detail)
 
 
+NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What msgspec's JSON decoder raises."""
+
+
+def not_json(error: Exception, misfit: str = "bad_field") -> MalformedError:
+    """Why it raised one of `NOT_JSON`; `misfit` is the reason where it is JSON, but of another shape."""
+    if isinstance(error, RecursionError):
+        return MalformedError("too_deep", "nested deeper than the decoder goes")
+    if isinstance(error, msgspec.ValidationError):
+        return MalformedError(misfit, str(error))
+    return MalformedError("not_utf8" if isinstance(error, UnicodeDecodeError) else "not_json", str(error))
+
+
 def first_bytes(body: bytes) -> str:
     """The first bytes of a body for people: what is not UTF-8 replaced, secrets masked."""
     return mask(body[:FIRST_BYTES].decode("utf-8", "replace"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.decoded import Decoded, MalformedError, Reject
+from collector.formats.decoded import NOT_JSON, Decoded, MalformedError, Reject, not_json
 from collector.formats.pickled import Made, PickleError, plain
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event
 from collector.model.record import Batch
@@ -94,10 +94,8 @@ def value_of(body: bytes) -> Any:
     """A key's content: JSON. Raises MalformedError."""
     try:
         return _decode(body)
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise MalformedError("not_utf8" if isinstance(error, UnicodeDecodeError) else "not_json", str(error)) from error
+    except NOT_JSON as error:
+        raise not_json(error) from error
 
 
 def raw_of(value: Any) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.decoded import MalformedError
+from collector.formats.decoded import NOT_JSON, MalformedError, not_json
 from collector.formats.tracebacks import exception_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT
 
@@ -157,12 +157,8 @@ def hash_of(body: bytes) -> dict[str, Any]:
     """The fields of a hash. Raises MalformedError."""
     try:
         return _decode_hash(body)
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except msgspec.ValidationError as error:
-        raise MalformedError("not_an_object", str(error)) from error
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise MalformedError("not_utf8" if isinstance(error, UnicodeDecodeError) else "not_json", str(error)) from error
+    except NOT_JSON as error:
+        raise not_json(error, "not_an_object") from error
 
 
 def scores_of(body: bytes) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.decoded import MalformedError
+from collector.formats.decoded import NOT_JSON, MalformedError, not_json
 from collector.formats.tracebacks import exception_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT
 
@@ -58,12 +58,8 @@ def stored_of(body: bytes) -> Stored:
     """The JSON in a string's JSON. Raises MalformedError."""
     try:
         return _decode_stored(_decode_text(body))
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except msgspec.ValidationError as error:
-        raise MalformedError("bad_field", str(error)) from error
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise MalformedError("not_utf8" if isinstance(error, UnicodeDecodeError) else "not_json", str(error)) from error
+    except NOT_JSON as error:
+        raise not_json(error) from error
 
 
 def scores_of(body: bytes) -> list[tuple[str, float]]:

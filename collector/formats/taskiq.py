@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from collector.formats import key_values as values
-from collector.formats.decoded import Format, MalformedError
+from collector.formats.decoded import NOT_JSON, Format, MalformedError, not_json
 from collector.formats.groups import RedisGroups
 from collector.formats.remembered import Remembered
 from collector.model.event import LONGEST_TEXT, trace_context
@@ -198,12 +198,8 @@ def _message(data: bytes) -> _Message:
     """The JSON of an entry. Raises MalformedError."""
     try:
         message = _decode(data)
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except msgspec.ValidationError as error:
-        raise MalformedError("bad_field", str(error)) from error
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise MalformedError("not_utf8" if isinstance(error, UnicodeDecodeError) else "not_json", str(error)) from error
+    except NOT_JSON as error:
+        raise not_json(error) from error
     if not message.task_id or not message.task_name:
         raise MalformedError("missing_id", "a message without id or name")
     return message
