@@ -6,7 +6,7 @@ Everything here is bounded, dated, and leaves for a reason of the closed tuple R
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TypeAlias
 
@@ -168,6 +168,10 @@ class Keep:
             data = home.finished.get(task_id)
             return None if data is None else self._decode(data)
         return trail
+
+    def finished(self, home: Home) -> Iterator[Trail]:
+        """Copies of the finished trails of a home."""
+        return (self._decode(data) for part in home.finished.generations() for data in part.values())
 
     def revisit(self, trail: Trail, at: float, out: Transitions) -> None:
         """The wheel came round: freeze what is over, let go what is too old, look at the rest again later."""

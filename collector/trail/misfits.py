@@ -42,7 +42,7 @@ class Misfits:
         self._texts = texts
         self._settler = settler
         self._keep = keep
-        self._promises = promises
+        self.promises = promises
         self._grace = grace
         self.failed: list[Trail] = []
         """What failed for good in this batch, and must not."""
@@ -195,5 +195,5 @@ class Misfits:
             settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
             cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
         keep.irregular_facts += len(trail.facts or ()) - held
-        if self._promises.is_asked:
-            self._promises.judge(trail)
+        if self.promises.is_asked:
+            self.promises.judge(trail)

@@ -2,7 +2,8 @@
 
 A deadline runs from the first `sent` of a life (or its eta) to its success, retries included. It is decided once for
 each life: in time when the success is seen, overdue when the axis has passed the deadline by `grace`. A success after
-that is recovered, and takes nothing back. What the sender's times tell goes before those of the axis.
+that is recovered, and takes nothing back: it is found `grace` after it came, since a `sent` between the two would make
+it another life's. What the sender's times tell goes before those of the axis.
 
 Costs nothing without contracts; with them, a look-up per trail of a declared task. Emits into its own `out`.
 """
@@ -98,6 +99,21 @@ class Promises:
         """Whether what is counted under a row must be completed."""
         return self.terms(row).semantics == "must_complete"
 
+    def resume(self, decided: float) -> None:
+        """After trails were restored: their deadlines are looked at when they come, or now where they have passed."""
+        self._decided = decided
+        if not self.is_asked:
+            return
+        for home in self._keep.homes:
+            opened = list(home.open.values())
+            self.welcome(opened)
+            for trail in opened:
+                if trail.marks & M_IRREGULAR:
+                    self.judge(trail)
+            for trail in self._keep.finished(home):
+                if due := self._remember(trail):
+                    self._arm(trail, due)
+
     def gap(self, source: str, start: float, end: float) -> None:
         """A source has a hole: what is missing there may lie in it."""
         self._gaps.append((source, start, end))
@@ -180,6 +196,8 @@ class Promises:
             return
         held = home.open.get(task_id) or self._keep.thaw(home, task_id, at)
         if held is not None:
+            if self._keep.is_saved:
+                home.touched[task_id] = True
             self.judge(held)
 
     def leave(self, trail: Trail, at: float) -> None:
@@ -189,9 +207,14 @@ class Promises:
         if not self.is_asked or self.terms(trail.row).deadline is None or self._is_done(trail):
             return
         self.judge(trail)
-        due = self._waits_until(trail)
+        self._remember(trail)
+
+    def _remember(self, trail: Trail) -> float:
+        """When a finished trail is yet to miss its deadline, which outlives it; 0.0: it is not."""
+        due = 0.0 if self.terms(trail.row).deadline is None else self._waits_until(trail)
         if due and len(self._failed) < self._keep.bounds.deadlines:
             self._failed[trail.home, trail.task_id] = trail.row, due
+        return due
 
     def _waits_until(self, trail: Trail) -> float:
         """When a finished trail without success will be overdue; 0.0: never."""
@@ -217,7 +240,7 @@ class Promises:
             if not self._is_decided(trail, life, sent):
                 self._decide(trail, life, sent, row, deadline)
             elif finding := _finding(trail, sent):
-                self._follow(life, finding)
+                self._follow(trail, life, finding)
         known = {sent.when for life in lives if (sent := _sent(life))}
         for finding in trail.found or ():
             if finding.life not in known:
@@ -254,15 +277,18 @@ class Promises:
             if life.final_when is None:
                 finding.is_up = True
                 self.out.count(row, LATE_UP, due)
-            self._follow(life, finding)
+            self._follow(trail, life, finding)
 
-    def _follow(self, life: Life, finding: Finding) -> None:
+    def _follow(self, trail: Trail, life: Life, finding: Finding) -> None:
         """What became of an overdue life since: done after all, or over in another way."""
         success = _success(life)
         if finding.name == "overdue" and success is not None and not finding.recovered_at:
-            finding.recovered_at = max(finding.at, success.fact.at)
-            code = finding.row * STRIDE + RECOVERED
-            self.out.errors.append((code, self._from_overdue, finding.recovered_at))
+            at = max(finding.at, success.fact.at + self._grace)
+            if self._decided < at:
+                self._arm(trail, at)
+            else:
+                finding.recovered_at = at
+                self.out.errors.append((finding.row * STRIDE + RECOVERED, self._from_overdue, at))
         if finding.is_up and life.final_when is not None:
             self._land(finding, max(finding.at, *(p.fact.at for p in life.order if IS_FINAL[p.kind])))
 

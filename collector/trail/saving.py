@@ -338,3 +338,4 @@ class Loader:
         for name, stamp, home in zip(homes, totals.finished, self._homes, strict=True):
             of.keep.restore(of.keep.home(name), stamp, home.open, home.parts)
         of.keep.resume(totals.decided)
+        of.misfits.promises.resume(totals.decided)

@@ -18,6 +18,7 @@ from collector.formats import native
 from collector.gate import Gate
 from collector.intake import Lane
 from collector.model.clock import ManualClock
+from collector.model.contract import Contract, Contracts
 from collector.model.event import TASK_KINDS
 from collector.model.part import Part
 from collector.pipeline import Limits, Pipeline
@@ -41,9 +42,13 @@ groups:
 """
 
 
+CONTRACTS = Contracts((Contract(match="x", semantics="must_complete", owner="o", deadline=20.0),))
+
+
 def made(**bounds: float) -> Pipeline:
     """A pipeline with one source on its sender's time."""
-    pipeline = Pipeline(Limits(bounds=Bounds(**bounds)), groups(RULES), telemetry=Telemetry())
+    limits = Limits(bounds=Bounds(**bounds))
+    pipeline = Pipeline(limits, groups(RULES), telemetry=Telemetry(), contracts=CONTRACTS)
     pipeline.axes.append(Axis(name="s", application="", is_up=True, was_tried=True, clock="event"))
     return pipeline
 
@@ -181,7 +186,7 @@ def test_a_restored_state_goes_on_as_if_nothing_had_been(
             assert answers(copy) == answers(undisturbed)
     assert copy is not None
     for one in (undisturbed, copy):
-        walk(one, history[-1][0] + 30.0)
+        walk(one, history[-1][0] + 100.0)
     assert answers(copy) == answers(undisturbed)
 
 

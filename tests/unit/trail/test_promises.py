@@ -65,7 +65,7 @@ def test_a_late_success_recovers():
     """It takes nothing back: the overdue stays counted, and the gauge comes down."""
     bench = promised()
     run(bench, bench.event("sent", 0), bench.event("started", 1), bench.event("succeeded", 90)).expire(500)
-    assert found(bench) == ([("overdue", 65.0), ("recovered", 90.0)], 0)
+    assert found(bench) == ([("overdue", 65.0), ("recovered", 95.0)], 0)
     timeline = bench.stitcher.find("a")
     assert [one.kind for one in timeline.events] == ["sent", "started", "overdue", "succeeded", "recovered"]
     assert (timeline.counts["overdue"], timeline.counts["recovered"]) == (1, 1)
@@ -93,7 +93,20 @@ def test_retries_are_in_the_deadline():
         bench.event("started", 50, attempt=2),
         bench.event("succeeded", 61, attempt=2),
     ).expire(500)
-    assert found(bench) == ([("overdue", 65.0), ("recovered", 65.0)], 0)
+    assert found(bench) == ([("overdue", 65.0), ("recovered", 66.0)], 0)
+
+
+@pytest.mark.parametrize("first", ["sent", "succeeded"])
+def test_a_success_of_the_next_life_recovers_nothing_of_this_one(first):
+    """Also where it overtakes the `sent` that begins its life."""
+    bench = promised()
+    run(bench, bench.event("sent", 0), bench.event("failed", 1)).expire(65.5)
+    second = {"sent": "succeeded", "succeeded": "sent"}[first]
+    bench.stitch(bench.event(first, 64))
+    bench.expire(68)
+    bench.stitch(bench.event(second, 64))
+    bench.expire(500)
+    assert found(bench)[0] == [("in_time", 64.0), ("overdue", 65.0)]
 
 
 @pytest.mark.parametrize("kind", ["failed", "dead_lettered", "rejected", "expired"])
