@@ -1,24 +1,26 @@
 # make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | soak | brokers: each does its
 # own set-up in .venv.
 #
-# Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench).
+# Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench),
+# WORKERS (processes that test side by side, each with its own brokers; 0: this one).
 
 PYTHON ?= python3
 VENV ?= .venv
 SECONDS ?= 60
 ARGS ?=
+WORKERS ?= 3
 BIN := $(VENV)/bin
 
 .PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full soak brokers clean
 
 help:
-	@sed -n '1,3s/^# \{0,1\}//p' Makefile
+	@sed -n '1,6s/^# \{0,1\}//p' Makefile
 
 demo: $(VENV)/.run
 	$(BIN)/tasktrail demo --seconds $(SECONDS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check

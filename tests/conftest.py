@@ -38,9 +38,35 @@ def rabbitmq_url() -> str:
     return _ask(brokers.start_rabbitmq)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes tells the first which brokers it used."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["brokers"] = brokers.used()
+
+
+class _Workers:
+    """What the processes of a parallel run said of their brokers."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.lines += getattr(node, "workeroutput", {}).get("brokers", [])
+
+
+_workers = _Workers()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Listen to the processes of a parallel run."""
+    config.pluginmanager.register(_workers)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which brokers the run used."""
-    lines = brokers.used()
+    lines = brokers.used() + _workers.lines
     terminalreporter.write_line(f"brokers: {'; '.join(lines) if lines else 'none was asked for'}")
 
 
