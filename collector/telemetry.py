@@ -182,6 +182,10 @@ class Telemetry:
         self.add("tasktrail_rejected", key)
         self.rejected.append(rejected)
 
+    def records_rejected(self, source: str, reason: str, count: int) -> None:
+        """More records that could not be used, beyond those that were told one by one."""
+        self.add("tasktrail_rejected", (source, reason), count)
+
     # What happens to rules and alerts.
 
     def rule_failed(self, group: str, rule: str, error: str, trace: str = "") -> None:
