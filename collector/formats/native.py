@@ -170,7 +170,8 @@ def _least_elements(wire: _Wire, text: bytes) -> int:
     if wire is _JSON:
         return text.count(b",") // (MOST_COMMAS // MOST_ELEMENTS)
     size = {0xDC: 2, 0xDD: 4}.get(text[0], 0)
-    return int.from_bytes(text[1 : 1 + size], "big")
+    said = int.from_bytes(text[1 : 1 + size], "big")
+    return said if said < len(text) else 0  # else it is cut off, and the decoder says so
 
 
 def _too_long() -> MalformedError:

@@ -64,7 +64,8 @@ def _split(body: bytes, kind: str) -> list[bytes]:
     try:
         if kind in _MSGPACK:
             size = _LONG_LISTS.get(body[0] if body else 0, 0)
-            _bound(int.from_bytes(body[1 : 1 + size], "big"), MOST_EVENTS)
+            said = int.from_bytes(body[1 : 1 + size], "big")
+            _bound(said if said < len(body) else 0, MOST_EVENTS)  # else it is cut off, and the decoder says so
             return [bytes(raw) for raw in _RAW_MSGPACK_LIST.decode(body)]
         start = body.lstrip()
         if start.startswith(b"[") and kind != "application/x-ndjson":

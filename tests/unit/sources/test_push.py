@@ -167,7 +167,6 @@ def test_a_line_of_a_socket_is_one_event():
         (b"[" + b"{}," * MOST_EVENTS + b"{}]", ""),
         (b"[" + b"," * (MOST_COMMAS + 1), "application/json"),
         (PACK([{}] * (MOST_EVENTS + 1)), "application/msgpack"),
-        (b"\xdd\xff\xff\xff\xff", "application/msgpack"),
     ],
 )
 def test_more_events_than_anybody_pushes_are_refused(body: bytes, content_type: str) -> None:
