@@ -95,9 +95,15 @@ async def _supervised(settings: Settings) -> int:
     def signalled() -> None:
         (hurry if stop.is_set() else stop).set()
 
+    is_stale = asyncio.Event()
+    """A reload was asked for while the files were being read for the first time."""
+
     def started(daemon: Daemon, _port: int) -> None:
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+        if is_stale.is_set():
+            daemon.reload()
 
+    loop.add_signal_handler(signal.SIGHUP, is_stale.set)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     try:
