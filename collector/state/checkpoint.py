@@ -217,8 +217,9 @@ def _append(file: BinaryIO, data: bytes) -> None:
 class Log:
     """Writes checkpoints. One writer to a directory."""
 
-    KEPT: ClassVar[int] = 128 * 1024 * 1024
-    """Bytes that a file may grow, beyond twice what the whole took, before a new one is due."""
+    KEPT: ClassVar[int] = 24 * 1024 * 1024
+    """Bytes that a file may grow, beyond twice what the whole took, before a new one is due: a start reads up to two
+    of them, and takes a second for 50 MB."""
 
     def __init__(self, directory: Path, before: Found) -> None:
         """Goes on from what was found; writes nothing yet."""
