@@ -1,4 +1,4 @@
-# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | soak | brokers: each does its
+# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | soak | fuzz | brokers: each does its
 # own set-up in .venv.
 #
 # Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench),
@@ -11,7 +11,7 @@ ARGS ?=
 WORKERS ?= 3
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full soak brokers clean
+.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full soak fuzz brokers clean
 
 help:
 	@sed -n '1,6s/^# \{0,1\}//p' Makefile
@@ -56,6 +56,11 @@ hooks-full: $(VENV)/.dev
 soak: $(VENV)/.dev
 	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} $(BIN)/python -m pytest -s tests/integration/test_kill.py \
 		tests/integration/test_kill_counts.py $(ARGS)
+
+# A million torn inputs over everything that reads bytes of others; FUZZ is how many, and a seed behind it.
+FUZZ ?= 1000000
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 brokers: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers up

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from collector.cli.main import main
+from collector.cli.entry import main
 
 sys.exit(main())

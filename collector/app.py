@@ -29,6 +29,7 @@ from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError, TasktrailError
+from collector.model.files import read_text
 from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.pipeline import Limits, Pipeline
@@ -303,7 +304,7 @@ def token(settings: Settings) -> Secret | None:
     if settings.token_file is None:
         return None
     try:
-        text = Path(settings.token_file).read_text(encoding="utf-8").strip()
+        text = read_text(settings.token_file).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemsError([Problem(settings.token_file, 1, 1, f"the token cannot be read: {error}")]) from error
     if not text:

@@ -85,6 +85,8 @@ class Checkpoints:
         """A pipeline as the newest sound checkpoint left it, or a fresh one. Problems are said."""
         for problem in self._found.problems:
             self._telemetry.state_damaged(problem)
+        for name in checkpoint.set_aside(self._found.useless):
+            self._telemetry.set_aside(name)
         for saved in self._found.saved:
             pipeline = make()
             try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from collector import taskfile
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 
 
 def load(path: str | None) -> Contracts | None:
@@ -14,7 +13,7 @@ def load(path: str | None) -> Contracts | None:
     if path is None:
         return None
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
     return taskfile.load(path, text)

@@ -28,12 +28,13 @@ from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.contract import Contracts
 from collector.model.errors import ProblemsError
-from collector.model.record import Batch, Outcome, Refusals
+from collector.model.record import Outcome, Refusals
 from collector.pipeline import Pipeline
 from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
-from collector.sources.push import batches, split
+from collector.sources import push_spans
+from collector.sources.push import PLACE, batches, split
 from collector.telemetry import EXPOSED, Rejected
 from collector.ticker import target
 from collector.trail.listing import Page, Wanted
@@ -48,8 +49,6 @@ ALONG_A_BACKLOG = 0.1
 LONGEST_REST = 1.0
 INTRODUCED_AFTER = 5.0
 """Seconds after the start at which it is said what each source has delivered."""
-PLACE = "push"
-"""What all pushes come from, over whichever connection."""
 STUCK = 10.0
 """Seconds without a step after which the loop is not healthy."""
 PATIENCE = 10.0
@@ -292,7 +291,7 @@ class Daemon:
         return self._pages.get(name)
 
     async def push(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
-        """Count pushed events; what became of them, and what could not be used."""
+        """Count pushed events; what became of them, and what could not be used. Raises TooManyError."""
         lane = self.pushed_to()
         total, refusals = Outcome(), Refusals()
         # One place for all peers: a pushed event is at its head when it has been counted.
@@ -301,20 +300,16 @@ class Daemon:
         return total, refusals
 
     async def push_traces(self, body: bytes, content_type: str) -> Outcome:
-        """Count the messaging spans of an OTLP export."""
-        lane = self.pushed_to()
-        about = {"path": "/v1/traces", "headers": {"content-type": content_type}}
-        batch = Batch(
-            source=lane.axis.name,
-            place=PLACE,
-            bodies=[body],
-            receipts=[1],
-            received_at=self.now(),
-            tap="otlp-http",
-            about=[about],
-            is_head=True,
-        )
-        return await lane.take(batch)
+        """Count the messaging spans of an OTLP export. Raises TooManyError."""
+        lane, total = self.pushed_to(), Outcome()
+        export = push_spans.taken_apart(body, is_json="json" in content_type)
+        for beginning in export.too_large if export else ():
+            lane.refuse(PLACE, beginning, "too_large", f"a span of more than {push_spans.LARGEST_SPAN} bytes")
+            total.add(Outcome(read=1, malformed=1))
+        name, now = lane.axis.name, self.now()
+        for batch in push_spans.batches(export, body, content_type, source=name, received_at=now):
+            total.add(await lane.take(batch))
+        return total
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""

@@ -8,8 +8,9 @@ over too. Nothing here waits, and nothing is decided here.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
@@ -25,6 +26,10 @@ from collector.trail.transitions import Transitions
 
 CHUNK = 1000
 """Records per uninterrupted step: 3 to 4 ms, so that the loop is never held for long."""
+CHUNK_BYTES = 1024 * 1024
+"""The same for their bytes; a record that is longer is a step by itself."""
+MOST_TOLD = 100
+"""Rejects of one step that are kept with where they stood; further ones are only counted, by their reason."""
 
 OBSERVED_AT_ONCE = 4000
 """Transitions that may wait until they are observed: numpy costs by the call. Whoever reads the series lets them in."""
@@ -37,16 +42,31 @@ LONGEST_COUNT = 9
 
 def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
     """The batch in pieces of at most `size` records; only the last one is the head and holds the position."""
-    total = len(batch.bodies)
-    if total <= size:
+    bodies = batch.bodies
+    total = len(bodies)
+    ends = [*range(size, total, size), total]
+    if sum(map(len, bodies)) > CHUNK_BYTES:
+        ends = _ends(bodies, size)
+    if len(ends) == 1:
         yield batch
         return
-    for start in range(0, total, size):
-        end = start + size
+    for start, end in pairwise([0, *ends]):
         piece = part(batch, start, end)
         piece.is_head = batch.is_head and end >= total
         piece.position = batch.position if end >= total else None
         yield piece
+
+
+def _ends(bodies: Sequence[bytes], size: int) -> list[int]:
+    """Where pieces end, of at most `size` records and `CHUNK_BYTES` each."""
+    ends: list[int] = []
+    count = held = 0
+    for index, body in enumerate(bodies):
+        if count and (count == size or held + len(body) > CHUNK_BYTES):
+            ends.append(index)
+            count = held = 0
+        count, held = count + 1, held + len(body)
+    return [*ends, len(bodies)]
 
 
 class Ingest:
@@ -104,8 +124,11 @@ class Ingest:
             decoded = decode(batch)
         except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
             return self._decoded_one_by_one(axis, decode, batch)
-        for reject in decoded.rejects:
+        rejects = decoded.rejects
+        for reject in rejects[:MOST_TOLD]:
             self._reject(axis, batch, reject)
+        if len(rejects) > MOST_TOLD:
+            self._count_only(axis, Counter(reject.reason for reject in rejects[MOST_TOLD:]))
         return decoded
 
     def _decoded_one_by_one(self, axis: Axis, decode: Decode, batch: Batch) -> Decoded:
@@ -226,6 +249,13 @@ class Ingest:
         outcome = Outcome(read=1, malformed=1)
         axis.totals.add(outcome)
         self._telemetry.batch_counted(axis.name, outcome)
+
+    def _count_only(self, axis: Axis, reasons: Mapping[str, int]) -> None:
+        """Rejects of whose kind enough is told."""
+        for reason, count in reasons.items():
+            self._telemetry.records_rejected(axis.name, reason, count)
+            if self._refusals is not None:
+                self._refusals.count(reason, count)
 
     def _reject(self, axis: Axis, batch: Batch, reject: Reject, trace: str = "") -> None:
         if self._refusals is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from collector.alerting.ruletest import NotificationCase, TestFile
 from collector.documents.reader import unknown
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 from collector.routing.group import Target
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load as load_text
@@ -15,7 +16,7 @@ from collector.routing.routefile import load as load_text
 def text_of(path: str) -> str:
     """The file's text. Raises ProblemsError where it cannot be read."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
 

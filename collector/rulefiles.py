@@ -8,6 +8,7 @@ from pathlib import Path
 from collector.alerting.rulefile import GroupSpec
 from collector.alerting.rulefile import load as load_text
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 from collector.plugs import shipped
 from collector.promql import compile_expr
 
@@ -47,7 +48,7 @@ def read(paths: Iterable[Path], rewrite: Callable[[str], str] = str) -> list[Gro
     problems: list[Problem] = []
     for path in paths:
         try:
-            specs += load_text(str(path), rewrite(path.read_text(encoding="utf-8")), compile_expr).groups
+            specs += load_text(str(path), rewrite(read_text(path)), compile_expr).groups
         except ProblemsError as error:
             problems += error.problems
         except (OSError, UnicodeDecodeError) as error:

@@ -19,6 +19,7 @@ from collector.documents.scalars import parse_url
 from collector.documents.substitute import secret
 from collector.mappings import MappingDocument, compiled
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 from collector.model.secret import Secret
 from collector.source_urls import SourceUrl, UrlError, parse_source
 
@@ -245,5 +246,4 @@ def _is_loopback(host: str) -> bool:
 
 
 def _read_file(directory: Path, path: str) -> str:
-    with (directory / path).open(encoding="utf-8") as file:
-        return file.read(_MAX_SECRET_BYTES)
+    return read_text(directory / path, _MAX_SECRET_BYTES)

@@ -18,6 +18,7 @@ from collector import channels, ownwords
 from collector.channels import ChannelConfig, alertmanager, chat_urls, webhook
 from collector.documents.substitute import secret
 from collector.model.errors import ChannelError, Problem, ProblemsError
+from collector.model.files import read_text
 from collector.model.secret import Secret
 from collector.ownwords import Worded
 from collector.routing import kinds
@@ -307,4 +308,4 @@ def _unused(spec: TargetSpec, kind: _Kind) -> list[Problem]:
 
 
 def _read(folder: Path, path: str) -> str:
-    return (folder / path).read_text(encoding="utf-8")
+    return read_text(folder / path)

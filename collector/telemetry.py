@@ -62,7 +62,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_state_lost": ("counter", "Statements that were given up for want of room.", ()),
     "tasktrail_state_set_aside": (
         "gauge",
-        "1 where the state file was damaged at the start, and set aside.",
+        "1 for each file of the state that was damaged at the start, and set aside.",
         ("file",),
     ),
 }
@@ -182,6 +182,10 @@ class Telemetry:
         self.add("tasktrail_rejected", key)
         self.rejected.append(rejected)
 
+    def records_rejected(self, source: str, reason: str, count: int) -> None:
+        """More records that could not be used, beyond those that were told one by one."""
+        self.add("tasktrail_rejected", (source, reason), count)
+
     # What happens to rules and alerts.
 
     def rule_failed(self, group: str, rule: str, error: str, trace: str = "") -> None:
@@ -270,8 +274,12 @@ class Telemetry:
         self._disk_takes("store", is_so=True)
         log.info("state: alerts, what was told of them and what is to be sent are kept in %s", directory)
         if set_aside:
-            self.set("tasktrail_state_set_aside", (set_aside,), 1.0)
+            self.set_aside(set_aside)
             log.error("state: the file was damaged; it is set aside as %s, what could be read is taken over", set_aside)
+
+    def set_aside(self, name: str) -> None:
+        """A file of the state was damaged, and has this name now."""
+        self.set("tasktrail_state_set_aside", (name,), 1.0)
 
     def restored(self, alerts: int, groups: int, unsent: int, unread: int) -> None:
         """What a former process had left."""

@@ -21,6 +21,7 @@ from collector.cli.explain import explained
 from collector.cli.ground import ground
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 from collector.plugs import shipped
 from collector.promql import compile_expr
 from collector.routing.routefile import Routing
@@ -53,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
     whole: list[Whole] = []
     for file in files:
         try:
-            text = file.read_text(encoding="utf-8")
+            text = read_text(file)
             right, wrong = _reader_of(text)(str(file), text)
         except (OSError, UnicodeDecodeError) as error:
             problems.append(Problem(str(file), 1, 1, f"cannot be read: {error}"))

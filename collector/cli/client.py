@@ -9,11 +9,11 @@ import os
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from collector.model.errors import TasktrailError
+from collector.model.files import read_text
 from collector.settings import DEFAULT_LISTEN
 
 TIMEOUT = 30.0
@@ -53,7 +53,7 @@ class Client:
         self._headers = {"Content-Type": "application/json"}
         if arguments.token_file:
             try:
-                token = Path(arguments.token_file).read_text(encoding="utf-8").strip()
+                token = read_text(arguments.token_file).strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise TasktrailError(f"--token-file {arguments.token_file}: cannot be read: {error}") from error
             self._headers["Authorization"] = f"Bearer {token}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 
 from collector.formats import capture
 from collector.formats.mapping import told
 from collector.model.errors import TasktrailError
+from collector.model.files import read_bytes
 from collector.model.record import Batch
 from collector.settings import Settings
 
@@ -21,7 +21,7 @@ def explained(path: str, configurations: list[Settings]) -> int:
     if not mapped:
         raise TasktrailError("--explain: no source in these files has a `mapping`")
     try:
-        lines = Path(path).read_bytes().splitlines()
+        lines = read_bytes(path).splitlines()
     except OSError as error:
         raise TasktrailError(f"--explain: cannot read {path}: {error.strerror}") from error
     is_wrong = False

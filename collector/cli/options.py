@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from collector.documents import substitute
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 from collector.model.secret import Secret
 from collector.settings import Overrides, Settings, load, override
 
@@ -33,13 +33,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def secret(text: str) -> Secret:
     """A secret of the command line: itself, or with `file:` what that file holds. Raises ValueError without it."""
-    return substitute.secret(text, lambda path: Path(path).read_text(encoding="utf-8"))
+    return substitute.secret(text, read_text)
 
 
 def read(path: str) -> Settings:
     """The settings of a configuration file. Raises ProblemsError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
     return load(path, text, os.environ)

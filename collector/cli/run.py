@@ -22,6 +22,7 @@ from collector.cli.ground import ground
 from collector.cli.lines import JsonLines, TextLines, UnheldHandler
 from collector.daemon import Daemon
 from collector.model.errors import TasktrailError
+from collector.model.files import read_text
 from collector.promql import compile_expr
 from collector.routing.unreachable import unreachable
 from collector.settings import Log, Settings
@@ -80,10 +81,7 @@ def warn(settings: Settings) -> None:
     if settings.rules == ("shipped",):
         return
     try:
-        files = [
-            load_rules(str(path), path.read_text(encoding="utf-8"), compile_expr)
-            for path in rulefiles.files(settings.rules)
-        ]
+        files = [load_rules(str(path), read_text(path), compile_expr) for path in rulefiles.files(settings.rules)]
     except (TasktrailError, OSError, UnicodeDecodeError):
         return
     for problem in findings(files, ground(files, settings.labels)):
@@ -97,9 +95,15 @@ async def _supervised(settings: Settings) -> int:
     def signalled() -> None:
         (hurry if stop.is_set() else stop).set()
 
+    is_stale = asyncio.Event()
+    """A reload was asked for while the files were being read for the first time."""
+
     def started(daemon: Daemon, _port: int) -> None:
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
+        if is_stale.is_set():
+            daemon.reload()
 
+    loop.add_signal_handler(signal.SIGHUP, is_stale.set)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -13,6 +12,7 @@ from collector import routefiles
 from collector.alerting.ruletest import load
 from collector.alerting.verdict import Outcome, TestResult, duration_text, explain
 from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
 from collector.promql import compile_expr
 from collector.ruletesting import rules_of, run
 
@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
 

@@ -31,6 +31,8 @@ _CE_HEADER = re.compile(r"ce[_-]([a-z0-9]+)")
 _STEP = re.compile(r"""(?:^|\.)(?:"([^"]+)"|([^.\[\]"]+))|\[(\d+)\]""")
 
 _ABSENT = object()
+_LONGEST_NUMBER_BITS = 128
+_LONGEST_ID_BITS = 1024
 Step: TypeAlias = str | int
 
 
@@ -162,9 +164,11 @@ def _value(rule: Rule, content: Any, headers: Mapping[str, str]) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """A value as text; lists and maps are none."""
+    """A value as text; lists and maps are none, nor are numbers that no id is as long as."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > _LONGEST_ID_BITS:
+        return None
     return str(value) if isinstance(value, str | int | float) else None
 
 
@@ -179,6 +183,8 @@ def _number(name: str, rule: Rule, value: Any) -> Any:
             return value
     if not isinstance(value, int | float):
         return value
+    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER_BITS:
+        raise MalformedError("bad_time" if name in TIMES else "bad_field", f"`{name}` is a number beyond all measure")
     if name == "attempt":
         return int(value) + rule.add if float(value).is_integer() else value
     return value * _UNITS[rule.unit]

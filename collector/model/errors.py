@@ -34,6 +34,10 @@ class ProblemsError(TasktrailError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+class TooManyError(TasktrailError):
+    """A push holds more parts than are read at once; nothing of it was counted."""
+
+
 class SourceError(TasktrailError):
     """A source lost its broker or was refused. `retryable` is False where waiting cannot help (a wrong password)."""
 

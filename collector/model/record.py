@@ -81,9 +81,13 @@ class Refusals(msgspec.Struct):
     reasons: dict[str, int] = {}
     first: list[Refusal] = []
 
+    def count(self, reason: str, count: int) -> None:
+        """So many more, of which no more is said."""
+        self.reasons[reason] = self.reasons.get(reason, 0) + count
+
     def add(self, refusal: Refusal) -> None:
         """Take one in."""
-        self.reasons[refusal.reason] = self.reasons.get(refusal.reason, 0) + 1
+        self.count(refusal.reason, 1)
         if len(self.first) < self.MOST:
             self.first.append(refusal)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from collector.model.clock import Clock, SystemClock
-from collector.model.errors import SourceError
+from collector.model.errors import SourceError, TooManyError
 from collector.model.record import Batch, Intake, Receipt
 from collector.sources.lines import LineSplitter
 
@@ -33,23 +33,50 @@ _RAW_JSON_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _RAW_MSGPACK_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
+PLACE = "push"
+"""What all pushes over HTTP come from, over whichever connection."""
+MOST_EVENTS = 100_000
+"""Events of one push."""
+MOST_COMMAS = 500_000
+"""Commas of one JSON list: the longest that is taken, full of events, has fewer, and they bound its elements."""
+_LONG_LISTS = {0xDC: 2, 0xDD: 4}
+"""First byte of a long msgpack list to the size of its length."""
+
+
 def split(body: bytes, content_type: str = "") -> list[bytes]:
     """A pushed body as one body per event: a JSON array, a msgpack array or one map, one JSON value, else NDJSON.
 
-    Never fails: what cannot be split is handed on whole, for the decoder to reject and to count.
+    Never fails otherwise: what cannot be split is handed on whole, for the decoder to reject and to count.
+    Raises TooManyError for more than `MOST_EVENTS`.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    bodies = _split(body, content_type.partition(";")[0].strip().lower())
+    _bound(len(bodies), MOST_EVENTS)
+    return bodies
+
+
+def _bound(count: int, most: int) -> None:
+    if count > most:
+        raise TooManyError(f"more than {MOST_EVENTS} events in one push: send fewer at once")
+
+
+def _split(body: bytes, kind: str) -> list[bytes]:
+    """Looks first where a look that costs next to nothing says that there is too much."""
     try:
         if kind in _MSGPACK:
+            size = _LONG_LISTS.get(body[0] if body else 0, 0)
+            said = int.from_bytes(body[1 : 1 + size], "big")
+            _bound(said if said < len(body) else 0, MOST_EVENTS)  # else it is cut off, and the decoder says so
             return [bytes(raw) for raw in _RAW_MSGPACK_LIST.decode(body)]
         start = body.lstrip()
         if start.startswith(b"[") and kind != "application/x-ndjson":
+            _bound(body.count(b","), MOST_COMMAS)
             return [bytes(raw) for raw in _RAW_JSON_LIST.decode(start)]
         if kind == "application/json":  # also one pretty-printed object over several lines
             return [bytes(_RAW_JSON.decode(start))]
     except (msgspec.DecodeError, RecursionError):  # the latter where it is nested too deeply
         if kind in _MSGPACK or b"\n" not in body.strip():
             return [body]
+    _bound(body.strip().count(b"\n"), MOST_EVENTS)
     return [line for line in map(bytes.strip, body.split(b"\n")) if line] or [body]
 
 
@@ -97,7 +124,7 @@ class UnixSource:
             task.add_done_callback(self._open.discard)
             task.add_done_callback(lambda done: _pass_on(done, failed))
 
-        with _bound(self._options.path) as listener:
+        with _listening(self._options.path) as listener:
             server = await asyncio.start_unix_server(accept, sock=listener, limit=_CHUNK)
             try:
                 intake.connected(f"listens on {self._options.path}")
@@ -145,7 +172,7 @@ def _pass_on(done: asyncio.Task[None], failed: asyncio.Future[None]) -> None:
 
 
 @contextmanager
-def _bound(path: str) -> Iterator[socket.socket]:
+def _listening(path: str) -> Iterator[socket.socket]:
     """A bound unix socket, its file removed afterwards. A file that a dead process left is replaced."""
     _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

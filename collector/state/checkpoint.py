@@ -10,6 +10,7 @@ Everything here blocks: call it from a thread.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -20,6 +21,7 @@ from typing import BinaryIO, ClassVar
 
 import msgspec
 
+from collector.model.files import regular
 from collector.model.part import Part
 
 VERSION = 1
@@ -29,6 +31,13 @@ _FRAME = struct.Struct("<IIH")
 """Checksum of what follows it, length of the content, length of the name."""
 _BEGIN, _COMMIT = "begin", "commit"
 _LARGEST = 1 << 30
+_NOT_A_FILE = frozenset({errno.EINVAL, errno.ENXIO, errno.EISDIR})
+BEGUN = ".begun"
+"""How the name of a file ends until its first frame is on the disk."""
+DAMAGED = "damaged-"
+"""How the name of a file begins that was set aside."""
+MOST_DAMAGED = 2
+"""Files that are kept aside for people; the oldest go."""
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +99,8 @@ class Found(msgspec.Struct, frozen=True):
     """Newest first."""
     problems: tuple[str, ...]
     """What is damaged or of another version, for people."""
+    useless: tuple[Path, ...]
+    """Files of which nothing can be used, and that something is wrong with."""
     newest: int
     """The highest number in use; 0: none."""
 
@@ -102,13 +113,30 @@ def found(directory: Path) -> Found:
     """Look through the checkpoints of a directory. Raises OSError where it cannot be read."""
     files = {}
     for path in directory.glob(f"{PREFIX}*"):
-        with suppress(ValueError):
+        with suppress(ValueError):  # what is set aside, or was being begun, has another end
             number = int(path.name.removeprefix(PREFIX))
             files[number] = _scanned(path, number)
     order = sorted(files.values(), key=lambda file: file.number, reverse=True)
     saved = [one for file in order if (one := _saved(file, files)) is not None]
     problems = [f"{file.path.name}: {file.problem}" for file in order if file.problem]
-    return Found(tuple(saved), tuple(problems), max(files, default=0))
+    used = {path for one in saved for path, _ in one.chain}
+    useless = [file.path for file in order if file.problem and file.path not in used]
+    return Found(tuple(saved), tuple(problems), tuple(useless), max(files, default=0))
+
+
+def set_aside(useless: Sequence[Path]) -> list[str]:
+    """Put files under another name, where nothing removes them but `MOST_DAMAGED`; gives the names that worked."""
+    names = []
+    for path in useless:
+        aside = path.with_name(DAMAGED + path.name)
+        with suppress(OSError):
+            path.rename(aside)
+            names.append(aside.name)
+    for path in useless[:1]:
+        for old in sorted(path.parent.glob(f"{DAMAGED}{PREFIX}*"))[:-MOST_DAMAGED]:
+            with suppress(OSError):
+                old.unlink()
+    return names
 
 
 def _scanned(path: Path, number: int) -> _File:
@@ -124,6 +152,8 @@ def _scanned(path: Path, number: int) -> _File:
                 file.commits[end] = msgspec.msgpack.decode(content, type=Commit)
     except (_DamagedError, msgspec.MsgspecError) as error:
         file.problem = str(error)
+    if file.begin is None and not file.problem:  # a file has its name from when it has its first frame
+        file.problem = "it is empty"
     return file
 
 
@@ -147,7 +177,13 @@ def _saved(file: _File, files: dict[int, _File]) -> Saved | None:
 
 def _frames(path: Path) -> Iterator[tuple[str, bytes, int]]:
     """Name, content and end of each frame. Raises OSError, and _DamagedError where one is not sound."""
-    with path.open("rb") as file:
+    try:
+        opened = regular(path)
+    except OSError as error:
+        if error.errno in _NOT_A_FILE:
+            raise _DamagedError("it is no regular file") from error
+        raise
+    with opened as file:
         end = 0
         while head := file.read(_FRAME.size):
             if len(head) < _FRAME.size:
@@ -181,8 +217,9 @@ def _append(file: BinaryIO, data: bytes) -> None:
 class Log:
     """Writes checkpoints. One writer to a directory."""
 
-    KEPT: ClassVar[int] = 128 * 1024 * 1024
-    """Bytes that a file may grow, beyond twice what the whole took, before a new one is due."""
+    KEPT: ClassVar[int] = 24 * 1024 * 1024
+    """Bytes that a file may grow, beyond twice what the whole took, before a new one is due: a start reads up to two
+    of them, and takes a second for 50 MB."""
 
     def __init__(self, directory: Path, before: Found) -> None:
         """Goes on from what was found; writes nothing yet."""
@@ -218,12 +255,7 @@ class Log:
         elif self._base is not None:
             after, end = self._base.number, self._base.chain[-1][1]
         path = self._path(self._number + 1)
-        try:
-            file, size = self._begun(path, Begin(VERSION, after, end))
-        except OSError:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            raise
+        file, size = self._begun(path, Begin(VERSION, after, end))
         self.close()
         self._file, self._number = file, self._number + 1
         self._end, self._whole_end = size, 0
@@ -232,9 +264,12 @@ class Log:
         """A file that holds its first frame, its name on the disk too; and the size. Raises OSError."""
         frame = _frame(_BEGIN, msgspec.msgpack.encode(begin))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        file = os.fdopen(os.open(path, flags, 0o600), "wb", buffering=0)
+        unnamed = path.with_name(path.name + BEGUN)
+        file = os.fdopen(os.open(unnamed, flags, 0o600), "wb", buffering=0)
         try:
             _append(file, frame)
+            os.fdatasync(file.fileno())
+            unnamed.rename(path)
             descriptor = os.open(self._directory, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -242,6 +277,9 @@ class Log:
                 os.close(descriptor)
         except OSError:
             file.close()
+            for name in (unnamed, path):
+                with suppress(OSError):
+                    name.unlink(missing_ok=True)
             raise
         return file, len(frame)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from collector.model.errors import TasktrailError
+from collector.model.files import is_regular
 
 NONE = "none"
 SYSTEM = "/var/lib/tasktrail"
@@ -56,6 +57,8 @@ class Lock:
     def __init__(self, directory: Path) -> None:
         """Raises TasktrailError where another process holds it."""
         path = directory / _LOCK
+        if not is_regular(path):
+            raise TasktrailError(_unusable(directory, f"its `{_LOCK}` is no regular file"))
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:

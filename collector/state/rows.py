@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
@@ -144,12 +145,16 @@ def found(store: Store) -> Found:
     ]
     rows = store.rows("SELECT id, tries, not_before, rests_until, value FROM outbox ORDER BY id")
     unsent = [
-        Unsent(row=row, notification=one, tries=tries, not_before=not_before, rests_until=rests_until)
+        Unsent(row=row, notification=one, tries=int(tries), not_before=not_before, rests_until=rests_until)
         for one, (row, tries, not_before, rests_until) in decoded(_notification, rows)
+        if all(map(_is_number, (tries, not_before, rests_until)))
     ]
+    unread += sum(not all(map(_is_number, row[1:4])) for row in rows)
     episodes = [one for one, _ in decoded(_saved_past, store.rows("SELECT value FROM past"))]
     ((last_told,),) = store.rows("SELECT coalesce(max(id), 0) FROM told")
-    numbers = {name: float(value) for name, value in store.rows("SELECT name, value FROM meta")}
+    rows = store.rows("SELECT name, value FROM meta")
+    numbers = {name: float(value) for name, value in rows if _is_number(value)}
+    unread += len(rows) - len(numbers)
     return Found(
         alerts=alerts,
         groups=groups,
@@ -159,3 +164,8 @@ def found(store: Store) -> Found:
         last_told=last_told,
         unread=unread,
     )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is what we wrote: SQLite keeps anything in any column."""
+    return isinstance(value, int | float) and math.isfinite(value)

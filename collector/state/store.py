@@ -20,6 +20,8 @@ from typing import Any
 import msgspec
 
 from collector.model.errors import TasktrailError
+from collector.model.files import is_regular
+from collector.state.checkpoint import PREFIX
 from collector.state.schema import STEPS
 
 FILE = "state.db"
@@ -261,6 +263,7 @@ def open_store(directory: Path, stamp: str) -> Store:
     """The store of a directory, its file brought to this version. Raises TasktrailError where that cannot be.
 
     A damaged file is set aside as `state.db.damaged-STAMP`, and what can be read of it is taken over.
+    One that was cut to nothing counts as damaged where checkpoints say that there was a state before.
     """
     path = directory / FILE
     try:
@@ -282,6 +285,10 @@ def open_store(directory: Path, stamp: str) -> Store:
 def _is_damaged(path: Path) -> bool:
     if not path.exists():
         return False
+    if not is_regular(path):
+        return True
+    if path.stat().st_size == 0:  # SQLite would take it for a new one: so it is, where nothing else was kept here yet
+        return any(path.parent.glob(f"{PREFIX}*"))
     try:
         with closing(connected(path)) as connection:
             (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -311,6 +318,8 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 def _readable(path: Path) -> Iterator[tuple[str, Sequence[Any]]]:
     """Every row that can be read, from both ends of each table: what lies between is lost."""
+    if not is_regular(path):
+        return
     with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as damaged:
         names = [name for (name,) in damaged.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:

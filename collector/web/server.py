@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import html
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
 
+from collector.model.errors import TooManyError
 from collector.model.secret import Secret
 from collector.web import (
     acks,
@@ -128,7 +130,8 @@ async def push(request: web.Request) -> web.Response:
     held = request.app[HELD]
     try:
         await _read(request, body, held)
-        outcome, refusals = await request.app[VIEW].push(bytes(body), request.content_type)
+        with _refusing(request, body):
+            outcome, refusals = await request.app[VIEW].push(bytes(body), request.content_type)
     finally:
         held["bytes"] -= len(body)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
@@ -147,13 +150,24 @@ async def traces(request: web.Request) -> web.Response:
         raise web.HTTPUnsupportedMediaType(text="write Content-Type application/x-protobuf or application/json\n")
     try:
         await _read(request, body, held)
-        outcome = await request.app[VIEW].push_traces(bytes(body), request.content_type)
+        with _refusing(request, body):
+            outcome = await request.app[VIEW].push_traces(bytes(body), request.content_type)
     finally:
         held["bytes"] -= len(body)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     if is_useless:
         raise web.HTTPBadRequest(text="no span in the body could be read: see /api/sources\n")
     return web.Response(body=b"{}" if is_json else b"", content_type=request.content_type)
+
+
+@contextmanager
+def _refusing(request: web.Request, body: bytearray) -> Iterator[None]:
+    """What is answered where a push holds too much."""
+    try:
+        yield
+    except TooManyError as error:
+        request.app[VIEW].refuse(bytes(body[:FIRST_BYTES]), "too_large", str(error))
+        raise web.HTTPRequestEntityTooLarge(LARGEST_BODY, len(body), text=f"{error}\n") from error
 
 
 async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> None:

@@ -102,11 +102,11 @@ class View(Protocol):
         ...
 
     async def push(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
-        """Count pushed events. Returns when they are counted, with what could not be used."""
+        """Count pushed events. Returns when they are counted, with what could not be used. Raises TooManyError."""
         ...
 
     async def push_traces(self, body: bytes, content_type: str) -> Outcome:
-        """Count the messaging spans of an OTLP export. Returns when they are counted."""
+        """Count the messaging spans of an OTLP export. Returns when they are counted. Raises TooManyError."""
         ...
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from collector.formats import Decoded, native
-from collector.ingest import CHUNK, chunks
+from collector.ingest import CHUNK, CHUNK_BYTES, MOST_TOLD, chunks
 from collector.model.record import Batch, Outcome, Refusals
 from collector.pipeline import Pipeline
 from collector.series.expose import totals
@@ -175,3 +175,25 @@ def test_a_small_batch_is_one_chunk() -> None:
     assert list(chunks(small)) == [small]
     bare = batch([b"x"] * (CHUNK + 1))
     assert [part.times for part in chunks(bare)] == [None, None]
+
+
+def test_large_records_are_counted_a_few_at_a_time() -> None:
+    """A step is bounded in bytes, too; a record beyond that is a step by itself, and nothing is left out."""
+    sizes = [CHUNK_BYTES // 2, CHUNK_BYTES // 2, 1, 3 * CHUNK_BYTES, *[1] * (CHUNK + 1)]
+    whole = batch([b"x" * size for size in sizes], is_head=True)
+    parts = list(chunks(whole))
+    assert [body for part in parts for body in part.bodies] == whole.bodies
+    assert [len(part.bodies) for part in parts] == [2, 1, 1, CHUNK, 1]
+    assert [part.is_head for part in parts] == [False] * 4 + [True]
+
+
+def test_of_many_bad_records_the_first_are_told_and_all_are_counted() -> None:
+    """What is wrong with ten thousand elements of one list is said of a hundred of them, and counted of all."""
+    made, refusals = pipeline(), Refusals()
+    body = b"[" + b"{}," * 998 + b'{},{"kind":"x","task_id":"1"}]'
+    outcome = made.ingest.count(made.axes[0], native.decode, batch([body]), T0, refusals)
+    assert outcome == Outcome(read=1000, malformed=1000)
+    assert refusals.reasons == {"missing_kind": 999, "unknown_kind": 1}
+    assert len(refusals.first) == Refusals.MOST
+    assert made.telemetry.get("tasktrail_rejected", ("s", "missing_kind")) == 999
+    assert len(made.telemetry.rejected) == MOST_TOLD

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import signal
 import socket
 import subprocess
@@ -137,6 +138,22 @@ def test_a_signal_ends_it_cleanly(start, number: signal.Signals) -> None:
     process.popen.send_signal(number)
     assert process.end() == 0
     assert "stopped" in process.lines[-1]
+
+
+@pytest.mark.parametrize("later", [0.0, 0.6])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_within_the_start_ends_it_cleanly(start, number: signal.Signals, later: float) -> None:
+    """From the first instants on, before it has read or opened anything, a stop is exit code 0 and a reload no end."""
+    process = start(*RUN)
+    status = Path(f"/proc/{process.popen.pid}/status")
+    caught = re.compile(r"SigCgt:\t([0-9a-f]+)")
+    while not int(caught.search(status.read_text())[1], 16) & 1 << signal.SIGTERM - 1:
+        assert process.popen.poll() is None
+    time.sleep(later)
+    process.popen.send_signal(signal.SIGHUP)
+    process.popen.send_signal(number)
+    assert process.end() == 0
+    assert "Traceback" not in "".join(process.lines)
 
 
 def test_a_source_that_hangs_does_not_keep_it_alive(start) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from collector.formats import REASONS, native
 from collector.formats.decoded import Decoded, Reject, first_bytes
+from collector.formats.native import MOST_ELEMENTS
 from collector.model.event import TASK_KINDS, Event
 from collector.model.record import Batch
 
@@ -337,3 +338,19 @@ def test_one_bad_body_costs_one_reject(events):
     assert [(event.kind, event.task_id) for event in out.events] == events
     assert out.sources == [index for index in range(len(bodies)) if index != middle]
     assert [reject.index for reject in out.rejects] == [middle]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"1," * MOST_ELEMENTS + b"1]",
+        b"[" + b"{}," * 20 * MOST_ELEMENTS + b"{}]",
+        msgspec.msgpack.encode([0] * (MOST_ELEMENTS + 1)),
+    ],
+)
+def test_a_list_without_end_is_one_reject(body):
+    """A body holds at most so many elements as are read within one short step."""
+    read = decoded(body, longest=1_000_000)
+    assert [(reject.reason, reject.detail) for reject in read.rejects] == [
+        ("too_large", f"a list of more than {MOST_ELEMENTS} elements")
+    ]

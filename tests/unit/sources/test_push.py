@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from collector.model.errors import SourceError
-from collector.sources.push import UnixOptions, UnixSource, batches, split
+from collector.model.errors import SourceError, TooManyError
+from collector.sources.push import MOST_COMMAS, MOST_EVENTS, UnixOptions, UnixSource, batches, split
 from tests.contract_suites.rigs import Notes, UnixRig, running, until
 
 PACK = msgspec.msgpack.encode
@@ -157,3 +157,19 @@ def test_a_line_of_a_socket_is_one_event():
     """Every connection may hold the beginning of a line: together they must not hold gigabytes."""
     options = UnixOptions(name="u", path="/u")
     assert options.line_limit * options.most_connections <= 256 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"{}\n" * (MOST_EVENTS + 2), ""),
+        (b"{}\n" * (MOST_EVENTS + 2), "application/json"),
+        (b"[" + b"{}," * MOST_EVENTS + b"{}]", ""),
+        (b"[" + b"," * (MOST_COMMAS + 1), "application/json"),
+        (PACK([{}] * (MOST_EVENTS + 1)), "application/msgpack"),
+    ],
+)
+def test_more_events_than_anybody_pushes_are_refused(body: bytes, content_type: str) -> None:
+    """A push has a bound on its events, in every form, and millions of them are refused before they are split."""
+    with pytest.raises(TooManyError, match="send fewer"):
+        split(body, content_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_what_was_sealed_comes_back(tmp_path: Path) -> None:
 
 def test_an_empty_directory_holds_nothing(tmp_path: Path) -> None:
     """No file is no state and no problem."""
-    assert found(tmp_path) == checkpoint.Found((), (), 0)
+    assert found(tmp_path) == checkpoint.Found((), (), (), 0)
 
 
 def test_a_state_that_is_not_whole_does_not_count(tmp_path: Path) -> None:
@@ -178,3 +179,36 @@ def test_any_flipped_byte_is_noticed(tmp_path_factory: pytest.TempPathFactory, p
     whole = ["one", "two", "three"]
     got = contents(folder) if found(folder).saved else []
     assert got in [whole[:count] for count in range(3)]
+
+
+@pytest.mark.parametrize("harm", ["empty", "pipe"])
+def test_a_file_that_holds_nothing_is_said_and_set_aside(tmp_path: Path, harm: str) -> None:
+    """A generation that was cut to nothing, or is no file at all, hides no sound one, and keeps its name for people."""
+    written(tmp_path, ("one", True)).close()
+    written(tmp_path, ("two", True)).close()
+    newest = files(tmp_path)[-1]
+    newest.unlink()
+    newest.touch() if harm == "empty" else os.mkfifo(newest)
+    seen = found(tmp_path)
+    assert contents(tmp_path) == ["one"]
+    assert [newest.name in problem for problem in seen.problems] == [True]
+    assert checkpoint.set_aside(seen.useless) == [f"damaged-{newest.name}"]
+    assert newest not in files(tmp_path)
+    for number in range(5):
+        (tmp_path / f"{checkpoint.PREFIX}9{number}").touch()
+        checkpoint.set_aside(found(tmp_path).useless)
+    assert len(list(tmp_path.glob("damaged-*"))) == checkpoint.MOST_DAMAGED
+
+
+def test_a_file_has_its_name_when_it_has_its_first_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed while it begins a generation leaves nothing that looks damaged."""
+    append, seen = checkpoint._append, []
+
+    def looks(file: FileIO, data: bytes) -> None:
+        seen.append(found(tmp_path))
+        append(file, data)
+
+    monkeypatch.setattr(checkpoint, "_append", looks)
+    written(tmp_path).close()
+    assert seen == [checkpoint.Found((), (), (), 0)]
+    assert (found(tmp_path).newest, found(tmp_path).problems) == (1, ())

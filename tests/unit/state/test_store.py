@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from collector.model.alert import Notification
 from collector.model.errors import TasktrailError
+from collector.model.saved import Unsent
+from collector.state import rows
 from collector.state import store as stores
 from collector.state.directory import Lock, chosen
 from collector.state.store import FILE, open_store
@@ -230,3 +233,56 @@ async def test_statements_that_belong_together_are_there_together_and_have_a_num
     assert await store.durable(20.0, later)
     assert acks(tmp_path).keys() == {"1", "2", "3"}
     store.close()
+
+
+@pytest.mark.parametrize("harm", ["empty", "pipe"])
+def test_a_file_that_is_gone_to_nothing_is_set_aside(tmp_path, harm):
+    """Where checkpoints say that there was a state, an empty file, or what is no file, is damage and no first start."""
+    path = tmp_path / FILE
+    path.touch()
+    store = open_store(tmp_path, "first")
+    assert store.health.set_aside == ""
+    assert store.close()
+    (tmp_path / "checkpoint-1").touch()
+    path.unlink()
+    path.touch() if harm == "empty" else os.mkfifo(path)
+    store = open_store(tmp_path, "x")
+    assert store.health.set_aside == f"{FILE}.damaged-x"
+    store.put(PUT, "a", b"1")
+    assert store.close()
+    assert acks(tmp_path) == {"a": b"1"}
+
+
+def test_a_lock_that_is_no_file_is_said(tmp_path):
+    """A named pipe in its place neither hangs the start nor ends it with a traceback."""
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(TasktrailError, match="no regular file"):
+        Lock(tmp_path)
+
+
+def test_values_of_another_kind_are_left_out_and_counted(tmp_path):
+    """Numbers that are none, in the table of numbers or beside a notification, do not end a start."""
+    store = open_store(tmp_path, "x")
+    store.put(*rows.meta("alive", 1.5))
+    for wrong in ("soon", b"\x00", float("inf")):
+        store.put("INSERT INTO meta VALUES (?, ?)", f"broken {wrong!r}", wrong)
+    said = Notification(
+        key="k",
+        at=1.0,
+        receiver="r",
+        status="firing",
+        group_labels=(),
+        common_labels=(),
+        common_annotations=(),
+        alerts=(),
+        title="",
+        text="",
+    )
+    for row, tries in enumerate((1, "many")):
+        store.put_all([rows.unsent(Unsent(row=row, notification=said, tries=1, not_before=0.0, rests_until=0.0))])
+        store.put("UPDATE outbox SET tries = ? WHERE id = ?", tries, row)
+    assert store.close()
+    store = open_store(tmp_path, "x")
+    found = rows.found(store)
+    assert (found.numbers, [one.row for one in found.unsent], found.unread) == ({"alive": 1.5}, [0], 4)
+    assert store.close()

@@ -364,3 +364,33 @@ async def test_what_is_no_export_is_refused(run, http, body, content_type, statu
     """Broken bodies are 400, other types 415; neither ends anything."""
     async with http.post(f"{run.url}/v1/traces", data=body, headers={"Content-Type": content_type}) as answer:
         assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "content_type", "piece"),
+    [
+        ("/v1/events", "application/x-ndjson", b"{}\n"),
+        ("/v1/events", "application/json", b"[,,"),
+        ("/v1/traces", "application/x-protobuf", b"\x0a\x00"),
+        ("/v1/traces", "application/json", b'{"a":'),
+    ],
+)
+async def test_a_small_body_with_millions_of_parts_is_refused(run, http, path, content_type, piece):
+    """What is 15 KB on the wire and millions of nothings behind it is 413, counted, and none of it is read."""
+    body = gzip.compress(piece * 2_000_000)
+    headers = {"Content-Type": content_type, "Content-Encoding": "gzip"}
+    assert len(body) < 50_000
+    async with http.post(f"{run.url}{path}", data=body, headers=headers) as answer:
+        assert answer.status == 413
+        assert "send fewer" in await answer.text()
+    assert run.daemon.pipeline.telemetry.get("tasktrail_rejected", ("http", "too_large")) == 1
+
+
+async def test_a_span_of_megabytes_is_refused_alone(run, http):
+    """The spans beside it count, and it is one that could not be read."""
+    export = json.loads(SPANS)
+    export["resourceSpans"][0]["scopeSpans"][0]["spans"].append({"name": "x" * 300_000})
+    async with http.post(f"{run.url}/v1/traces", json=export, headers=OTLP) as answer:
+        assert answer.status == 200
+    totals = run.daemon.pushed.axis.totals
+    assert (totals.accepted, totals.malformed) == (2, 1)
