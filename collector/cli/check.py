@@ -19,6 +19,7 @@ from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
 from collector.cli.explain import explained
 from collector.cli.ground import ground
+from collector.cli.refused import refused
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
 from collector.plugs import shipped
@@ -124,7 +125,8 @@ def _tests(path: str, text: str) -> tuple[TestFile, list[Problem]]:
 
 
 def _settings(path: str, text: str) -> tuple[Settings, list[Problem]]:
-    return load_settings(path, text, os.environ), []
+    settings = load_settings(path, text, os.environ)
+    return settings, refused(path, text, settings)
 
 
 def _routes(path: str, text: str) -> tuple[Routing, list[Problem]]:

@@ -175,7 +175,9 @@ class _Reader:
             *self.regular(place, "match_re", document.match_re),
             *self.texts(place, "matchers", document.matchers),
         )
-        matchers = order(found if is_read and len(self.problems) == known else (*found, matcher(f"{_UNREAD} {place}", "=", "")))
+        matchers = order(
+            found if is_read and len(self.problems) == known else (*found, matcher(f"{_UNREAD} {place}", "=", ""))
+        )
         key = f"{key}/{written(matchers)}" if key else written(matchers)
         own = msgspec.structs.replace(
             parent,

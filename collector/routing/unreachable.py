@@ -83,7 +83,9 @@ class _Before:
         """One more stands before what follows."""
         number = len(self._listed)
         self._listed.append(route)
-        listed = [[(one.name, value) for value in values] for one in route.matchers if (values := _fixed(one)) is not None]
+        listed = [
+            [(one.name, value) for value in values] for one in route.matchers if (values := _fixed(one)) is not None
+        ]
         if listed:  # under the one that sets it apart from most
             rarest = min(listed, key=lambda keys: max(len(self._by_value.get(key, ())) for key in keys))
             for key in dict.fromkeys(rarest):

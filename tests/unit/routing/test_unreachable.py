@@ -11,7 +11,10 @@ from collector.routing.routefile import load, load_parts
 from collector.routing.unreachable import _Before, _implies, unreachable
 
 MATCHERS = st.builds(
-    matcher, st.sampled_from("ab"), st.sampled_from(("=", "!=", "=~", "!~")), st.sampled_from(("", "x", "y", "x|y", "x.*"))
+    matcher,
+    st.sampled_from("ab"),
+    st.sampled_from(("=", "!=", "=~", "!~")),
+    st.sampled_from(("", "x", "y", "x|y", "x.*")),
 )
 ROUTES = st.builds(
     lambda matchers, continues: Route(receiver="r", matchers=tuple(matchers), continues=continues),
