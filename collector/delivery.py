@@ -19,7 +19,7 @@ from collector.model.clock import Clock
 from collector.model.errors import ChannelError
 from collector.model.saved import Unsent
 from collector.routing.notice import aged, broken_target
-from collector.sendqueue import DropReason, Item, SendQueue
+from collector.sendqueue import DeliverySettings, DropReason, Item, SendQueue
 from collector.surroundings import Book, Holder, Outbox, Report
 
 KEPT_SECONDS = 1.0
@@ -27,16 +27,6 @@ KEPT_SECONDS = 1.0
 _CLOSE_SECONDS = 1.0
 FAILING_SECONDS = 60.0
 """A target that fails for so long, in a row, is one that nobody can be reached by."""
-
-
-class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of every target. The n-th wait in a row is a random part of first * 2^(n-1), at most longest."""
-
-    queue_size: int = 1_000
-    deadline_seconds: float = 3_600.0
-    try_seconds: float = 20.0
-    first_wait_seconds: float = 1.0
-    longest_wait_seconds: float = 60.0
 
 
 class Delivery:
@@ -158,7 +148,8 @@ class _Lane:
         self._delivery = delivery
         self._settings = delivery.settings
         self._clock = delivery.clock
-        self._queue = SendQueue(delivery.settings.queue_size)
+        most = delivery.settings.queue_size if delivery.outbox is None else delivery.settings.kept_size
+        self._queue = SendQueue(most)
         self._current: Item | None = None
         self._order = 0
         self._failures = 0  # in a row
@@ -173,9 +164,7 @@ class _Lane:
         item = self._item(notification, now + self._settings.deadline_seconds)
         if outbox is not None:
             item.row = outbox.add(notification, self._clock.now())
-        for left, reason in self._queue.put(item, is_only_word=self._failures > 0):
-            self._drop(left, reason)
-        self.wake.set()
+        self._queued(item, is_only_word=self._failures > 0)
 
     def restore(self, row: Unsent) -> None:
         """Queue what a former process has decided and not sent, with its age noted.
@@ -190,8 +179,14 @@ class _Lane:
         item.as_kept = row.notification
         item.not_before = row.not_before + shift
         self._rests_until = max(self._rests_until, row.rests_until + shift)
-        for left, reason in self._queue.put(item, is_only_word=False):
+        item.made_old = True
+        self._queued(item, is_only_word=False)
+
+    def _queued(self, item: Item, *, is_only_word: bool) -> None:
+        for left, reason in self._queue.put(item, is_only_word=is_only_word):
             self._drop(left, reason)
+        if self._delivery.outbox is not None:
+            self._queue.shorten(self._delivery.outbox.is_kept)
         self.wake.set()
 
     def is_broken_since(self, since: float) -> None:
@@ -207,14 +202,32 @@ class _Lane:
         """What stands in the outbox, as it is to stand there now."""
         shift = self._clock.now() - self._clock.monotonic()
         for item in [*([self._current] if self._current else []), *self._queue.items]:
-            if item.row is not None:
+            if item.row is not None and (said := self._as_kept(item)) is not None:
                 yield Unsent(
                     row=item.row,
-                    notification=item.as_kept,
+                    notification=said,
                     tries=item.tries,
                     not_before=item.not_before + shift,
                     rests_until=self._rests_until + shift,
                 )
+
+    def _as_kept(self, item: Item) -> Notification | None:
+        """The item as it stands in the outbox; None where that cannot be read any more."""
+        outbox = self._delivery.outbox
+        if item.is_whole or outbox is None or item.row is None:
+            return item.as_kept
+        return outbox.read(item.row)
+
+    def _is_made_whole(self, item: Item) -> bool:
+        """Take alerts and texts back from the outbox; what cannot be read there is given back to its group."""
+        said = self._as_kept(item)
+        if said is None:
+            self._drop(item, "unreadable")
+            return False
+        if not item.is_whole:
+            item.as_kept, item.is_whole = said, True
+            item.notification = aged(said, self._clock.now()) if item.made_old else said
+        return True
 
     def _item(self, notification: Notification, expires_at: float) -> Item:
         self._order += 1
@@ -238,7 +251,8 @@ class _Lane:
                 item = self._queue.next(now, self._successes, is_failing=self._failures > 0)
             if item is not None:
                 self._queue.remove(item)
-                await self._try(item)
+                if self._is_made_whole(item):
+                    await self._try(item)
                 continue
             next_try = max(self._rests_until, min((item.not_before for item in self._queue.items), default=0.0))
             closes_at = self._delivery.closes_at
@@ -376,5 +390,5 @@ class _Lane:
         self._delivery.report.dropped(self.channel.name, item.notification, reason)
         if item.row is not None and self._delivery.outbox is not None:
             self._delivery.outbox.remove(item.row)
-        if reason in ("expired", "overflow", "refused"):
+        if reason in ("expired", "overflow", "refused", "unreadable"):
             self._delivery.book.release(item.notification, self._clock.now(), refused=reason == "refused")

@@ -234,6 +234,17 @@ class Keeper:
         """A target refuses for good since then, or no more."""
         self._statements.append(rows.meta(_BROKEN + target, broken_since))
 
+    def is_kept(self, row: int) -> bool:
+        """Whether a row is on the disk by now."""
+        if self._store is None or (self._new_rows and row >= self._new_rows[0]):
+            return False
+        number = self._numbers.get(row)
+        return number is None or self._store.is_done(number)
+
+    def read(self, row: int) -> Notification | None:
+        """What stands in a row; None where it cannot be read."""
+        return None if self._store is None else rows.unsent_at(self._store, row)
+
     async def kept(self, row: int, seconds: float) -> bool:
         """Whether a row is on the disk, after at most so long."""
         number = self._numbers.pop(row, None)

@@ -86,6 +86,14 @@ class Outbox(Protocol):
         """Hand to the disk, as one, what was said since."""
         ...
 
+    def is_kept(self, row: int) -> bool:
+        """Whether a row is on the disk by now."""
+        ...
+
+    def read(self, row: int) -> Notification | None:
+        """What stands in a row that is on the disk; None where it cannot be read."""
+        ...
+
     async def kept(self, row: int, seconds: float) -> bool:
         """Whether a row that was handed over is on the disk, after at most so long."""
         ...

@@ -19,13 +19,14 @@ from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
 from collector.cli.explain import explained
 from collector.cli.ground import ground
+from collector.cli.refused import refused
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
 from collector.model.files import read_text
 from collector.plugs import shipped
 from collector.promql import compile_expr
 from collector.routing.routefile import Routing
-from collector.routing.routefile import load as load_routes
+from collector.routing.routefile import load_parts as load_routes
 from collector.routing.unreachable import unreachable, unused
 from collector.ruletesting import rules_of
 from collector.series.celery import UNMEASURED
@@ -63,7 +64,8 @@ def main(arguments: argparse.Namespace) -> int:
         else:
             whole.append(right)
             problems += wrong
-    problems += _findings(whole)
+    known = {(problem.file, problem.line) for problem in problems}
+    problems += (one for one in _findings(whole) if (one.file, one.line) not in known)  # one word a line is enough
     problems = sorted(dict.fromkeys(problems))
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -124,11 +126,12 @@ def _tests(path: str, text: str) -> tuple[TestFile, list[Problem]]:
 
 
 def _settings(path: str, text: str) -> tuple[Settings, list[Problem]]:
-    return load_settings(path, text, os.environ), []
+    settings = load_settings(path, text, os.environ)
+    return settings, refused(path, text, settings)
 
 
 def _routes(path: str, text: str) -> tuple[Routing, list[Problem]]:
-    return load_routes(path, text), []
+    return load_routes(path, text)
 
 
 def _contracts(path: str, text: str) -> tuple[Contracts, list[Problem]]:

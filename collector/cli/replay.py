@@ -92,7 +92,17 @@ def main(arguments: argparse.Namespace) -> int:
         diff.show(msgspec.to_builtins(result["diff"]), report.console())
     else:
         report.replay(msgspec.to_builtins(result))
-    return 0 if arguments.json else _missing(arguments, result)
+    return _unread(arguments, replay) or (0 if arguments.json else _missing(arguments, result))
+
+
+def _unread(arguments: argparse.Namespace, replay: Replay) -> int:
+    """2, and a word, where nothing that was read could be used: the file is then none to replay. Else 0."""
+    totals = replay.axis.totals
+    if totals.malformed < max(1, totals.read):
+        return 0
+    for path in arguments.files:
+        print(f"{path}:1:1: nothing in it can be used: give captures, or native events as NDJSON", file=sys.stderr)
+    return 2
 
 
 def _missing(arguments: argparse.Namespace, result: dict[str, Any]) -> int:

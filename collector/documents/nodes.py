@@ -17,7 +17,7 @@ MAX_DEPTH = 64
 MAX_NODES = 500_000
 """Nodes of a document with every alias written out: what a walk over it will visit."""
 
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map"))
 _HARMLESS_TAGS = _PLAIN_TAGS | {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
@@ -57,7 +57,7 @@ def parse(file: str, text: str) -> yaml.Node | None:
         message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML: remove it"
         raise ProblemsError([Problem(file, line, column, message)])
     try:
-        root = yaml.compose(text, Loader=_LOADER)
+        root = yaml.compose(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
         raise ProblemsError([_syntax_problem(file, error)]) from None
     except (yaml.YAMLError, RecursionError) as error:

@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from collector.documents.nodes import LOADER
 from collector.routing.route import Route
 
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 SECRET = "<secret>"  # noqa: S105  what stands in its place
 _NAMES = re.compile(r"(?:.*_)?(?:url|key|token|password|secrets?|credentials|chat_id|values)")
 """Keys whose values may be secrets: the address of a webhook is one, too."""
@@ -18,7 +20,15 @@ _FREE = frozenset(("opsgenie_api_url", "victorops_api_url", "wechat_api_url", "t
 
 def masked(text: str) -> str:
     """The text of a valid route file without its secrets; comments are lost."""
-    return yaml.safe_dump(_masked(yaml.safe_load(text)), sort_keys=False, allow_unicode=True, width=120)
+    return str(
+        yaml.dump(
+            _masked(yaml.load(text, Loader=LOADER)),  # noqa: S506  both loaders are safe ones
+            Dumper=_DUMPER,
+            sort_keys=False,
+            allow_unicode=True,
+            width=120,
+        )
+    )
 
 
 def of_route(route: Route) -> str:

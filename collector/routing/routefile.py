@@ -7,6 +7,7 @@ What Alertmanager refuses is refused, with all that is wrong at once. Beyond its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import cast
 
@@ -28,6 +29,8 @@ ALL = "..."
 """In `group_by`: every label, so that each alert is a group of its own."""
 ONLY_INSIDE = ("matchers", "match", "match_re", "mute_time_intervals", "active_time_intervals")
 """What the route at the top must not have."""
+_UNREAD = "a matcher that cannot be read"
+"""A label that no other route has: beside its matchers, so that nobody concludes from them what the route takes."""
 UNDONE = {
     "tracing": "`tracing` is not done here: remove it; /metrics has the times of deliveries",
     "event_recorder": "`event_recorder` is not done here: remove it, and take notifications from `replay --json`",
@@ -105,6 +108,17 @@ class Routing(msgspec.Struct, frozen=True, kw_only=True):
 
 def load(path: str, text: str) -> Routing:
     """The routing of a file. Raises ProblemsError with every problem in it."""
+    routing, problems = load_parts(path, text)
+    if problems:
+        raise ProblemsError(problems)
+    return routing
+
+
+def load_parts(path: str, text: str) -> tuple[Routing, list[Problem]]:
+    """What of a file can be looked at, and every problem in it; with any it is not to be routed by.
+
+    Raises ProblemsError where there is no route to look at.
+    """
     document, problems = read(path, text, _FileDocument)
     reader = _Reader(problems)
     receivers = receivers_of(document.receivers, document.shared, document.place, problems)
@@ -118,9 +132,7 @@ def load(path: str, text: str) -> Routing:
     reader.check_root(document.route)
     route = reader.route(document.route, Route(receiver=""), key="")
     reader.check_names(document.route, receivers, intervals)
-    if problems:
-        raise ProblemsError(problems)
-    return Routing(
+    routing = Routing(
         path=path,
         route=route,
         receivers=receivers,
@@ -129,12 +141,13 @@ def load(path: str, text: str) -> Routing:
         interval_places={one.name: one.place for one in named},
         templates=tuple(document.templates),
         resolve_timeout=document.shared.resolve_timeout,
-        original=masked(text),
+        original="" if problems else masked(text),
         undone=(
             *(document.place.key(key).problem(text) for key, text in UNDONE.items() if document.place.has(key)),
             *reader.undone,
         ),
     )
+    return routing, problems
 
 
 class _Reader:
@@ -142,6 +155,7 @@ class _Reader:
 
     def __init__(self, problems: list[Problem]) -> None:
         self.problems = problems
+        self.misread = tuple(problems)
         self.undone: list[Problem] = []
 
     def wrong(self, place: Place, message: str) -> None:
@@ -154,12 +168,15 @@ class _Reader:
         if document.labels:
             message = "`labels` of a route are not done here: remove it, and give alerts labels in their rules"
             self.undone.append(place.key("labels").problem(message))
+        known = len(self.problems)
+        is_read = not any(map(partial(_is_of, place), self.misread))
+        found = (
+            *self.equal(place, "match", document.match),
+            *self.regular(place, "match_re", document.match_re),
+            *self.texts(place, "matchers", document.matchers),
+        )
         matchers = order(
-            (
-                *self.equal(place, "match", document.match),
-                *self.regular(place, "match_re", document.match_re),
-                *self.texts(place, "matchers", document.matchers),
-            )
+            found if is_read and len(self.problems) == known else (*found, matcher(f"{_UNREAD} {place}", "=", ""))
         )
         key = f"{key}/{written(matchers)}" if key else written(matchers)
         own = msgspec.structs.replace(
@@ -307,6 +324,11 @@ class _Reader:
             except ValueError as error:
                 self.wrong(place.at(key, name).content(), str(error))
         return found
+
+
+def _is_of(place: Place, problem: Problem) -> bool:
+    """Whether a problem is of the route that stands here, and not of one below it."""
+    return place.holds(problem) and not (place.has("routes") and place.at("routes").holds(problem))
 
 
 def _undefined(what: str, name: str) -> str:

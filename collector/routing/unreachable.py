@@ -42,27 +42,70 @@ def unused(routing: Routing) -> list[Problem]:
 
 
 def _below(parent: Route, above: tuple[Matcher, ...]) -> Iterator[Problem]:
-    for number, route in enumerate(parent.routes):
+    before = _Before()
+    for route in parent.routes:
         together = (*above, *route.matchers)
-        reason = _reason(together, parent.routes[:number])
+        reason = _reason(together, before)
         if reason and route.place is not None:
             yield route.place.problem(reason)  # what is below it is not reached either, and needs no word
         else:
             yield from _below(route, together)
+        if not route.continues:
+            before.add(route)
 
 
-def _reason(together: tuple[Matcher, ...], before: Sequence[Route]) -> str:
+def _reason(together: tuple[Matcher, ...], before: _Before) -> str:
     clash = next((one for one in together if _excludes(together, one)), None)
     if clash is not None:
         return f"no alert reaches this route: {written((clash,))} and its other matchers exclude one another"
-    for sibling in before:
-        if not sibling.continues and all(_implies(together, one) for one in sibling.matchers):
+    for sibling in before.candidates(together):
+        if all(_implies(together, one) for one in sibling.matchers):
             where = f" on line {sibling.place.line}" if sibling.place else ""
             return (
                 f"no alert reaches this route: the one{where}, {written(sibling.matchers)}, takes all of them;"
                 " put it before that one, or give that one `continue: true`"
             )
     return ""
+
+
+class _Before:
+    """The siblings before a route that do not continue, by what must be known of an alert before one can take it.
+
+    A file of ten thousand routes is read by people who wait: nearly all of its siblings need not be looked at.
+    """
+
+    def __init__(self) -> None:
+        self._listed: list[Route] = []
+        self._by_value: dict[tuple[str, str], list[int]] = {}  # one of its matchers leaves a label only such values
+        self._by_name: dict[str, list[int]] = {}  # its matchers ask something else of a label
+
+    def add(self, route: Route) -> None:
+        """One more stands before what follows."""
+        number = len(self._listed)
+        self._listed.append(route)
+        listed = [
+            [(one.name, value) for value in values] for one in route.matchers if (values := _fixed(one)) is not None
+        ]
+        if listed:  # under the one that sets it apart from most
+            rarest = min(listed, key=lambda keys: max(len(self._by_value.get(key, ())) for key in keys))
+            for key in dict.fromkeys(rarest):
+                self._by_value.setdefault(key, []).append(number)
+        else:
+            self._by_name.setdefault(route.matchers[0].name if route.matchers else _NONE, []).append(number)
+
+    def candidates(self, known: Sequence[Matcher]) -> list[Route]:
+        """Those that may take whatever fulfils the known conditions, in their order."""
+        found = set(self._by_name.get(_NONE, ()))
+        for name in {one.name for one in known}:
+            found.update(self._by_name.get(name, ()))
+            values = _values(known, name)
+            if values:  # whoever takes all of them takes the first
+                found.update(self._by_value.get((name, values[0]), ()))
+        return [self._listed[number] for number in sorted(found)]
+
+
+_NONE = ""
+"""In place of a label's name: the route has no matcher."""
 
 
 def _implies(known: Sequence[Matcher], wanted: Matcher) -> bool:

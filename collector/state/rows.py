@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,6 +19,7 @@ Statement: TypeAlias = tuple[Any, ...]
 MOST_TOLD = 10_000
 """Lines of who was told what; the oldest go."""
 
+_AT = "SELECT value FROM outbox WHERE id = ?"
 _pack = msgspec.msgpack.Encoder().encode
 _saved_alert = msgspec.msgpack.Decoder(SavedAlert)
 _saved_group = msgspec.msgpack.Decoder(SavedGroup)
@@ -80,6 +82,14 @@ def unsent(one: Unsent) -> Statement:
     columns = one.row, said.at, said.key, said.target, said.receiver, said.title
     values = one.tries, one.not_before, one.rests_until, _pack(said)
     return "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *columns, *values
+
+
+def unsent_at(store: Store, row: int) -> Notification | None:
+    """The notification that stands in a row; None where there is none that can be read."""
+    try:
+        return next((_notification.decode(value) for (value,) in store.rows(_AT, row)), None)
+    except (sqlite3.Error, msgspec.MsgspecError):
+        return None
 
 
 def tried(row: int, tries: int, not_before: float, rests_until: float) -> Statement:

@@ -137,6 +137,11 @@ class Store:
         await asyncio.wait([done], timeout=seconds)
         return done.done() and done.result()
 
+    def is_done(self, number: int) -> bool:
+        """Whether what `put_all` gave a number is on the disk by now."""
+        with self._changed:
+            return self._first_waiting() > number and self._is_kept(number, is_all=False)
+
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         """What a query finds in what is on the disk. Raises sqlite3.Error."""
         return self._reader.execute(sql, values).fetchall()

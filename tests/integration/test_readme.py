@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from collector.cli.main import main
 from tests.integration.live import ROOT, Daemon
 
 TOKENS = ("T00000000", "B00000000", "x" * 24)
@@ -52,6 +54,18 @@ def test_the_push_of_the_quick_start(run: Callable[..., Daemon], tmp_path: Path)
     assert task["state"] == "dead_lettered"
     names = {alert["labels"]["alertname"] for alert in alerts["data"]["alerts"]}
     assert names >= {"DeadLetter", "TaskFailing"}
+
+
+def test_the_rules_and_their_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pasted into files of the names that stand in their first lines, the examples of rules and routes pass."""
+    for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
+        if named := re.match(r"# (\w+\.yaml)\n", text):
+            (tmp_path / named[1]).write_text(text)
+    for name in ("slack-url", "pagerduty-key"):
+        (tmp_path / name).write_text("https://hooks.slack.com/services/A/B/C")
+    assert main(["test", str(tmp_path / "rules_test.yaml")]) == 0
+    assert main(["check", *(str(tmp_path / name) for name in ("rules.yaml", "rules_test.yaml", "routes.yaml"))]) == 0
+    capsys.readouterr()
 
 
 def test_the_first_page_is_understood(run: Callable[..., Daemon]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from collector import sendqueue
 from collector.delivery import KEPT_SECONDS
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
@@ -151,6 +152,33 @@ async def test_what_was_not_sent_is_sent_by_the_next(life, caplog) -> None:
     (sent,) = again.sent[:1]
     assert sent.key == key
     assert sent.text == f"(decided 2 min 10 s ago, sent after a restart)\n{text}"
+
+
+async def test_a_long_queue_stands_on_the_disk(life, monkeypatch) -> None:
+    """What waits far behind is only there; the next daemon sends it whole, in its order, and says how old it is."""
+    monkeypatch.setattr(sendqueue, "AT_HAND", 2)
+    channel, again = Target(), Target()
+    channel.error = ChannelError("away", retryable=True, retry_after=600.0)
+    names = [f"task{number}" for number in range(7)]
+
+    def short(made) -> int:
+        return sum(not one.is_whole for one in made.daemon.delivery._lanes["kept"]._queue.items)
+
+    async with life.start(channel) as made:
+        for number, name in enumerate(names):
+            life.clock.at = T0 + number
+            await life.fail(made, name, task=name)
+            await until(lambda number=number: made.daemon.delivery.waiting()["kept"] == number + 1)
+            await until(lambda number=number: made.daemon._keeper.is_kept(number + 1))
+        assert (made.daemon.delivery.waiting(), short(made)) == ({"kept": 7}, 4)
+        assert all(one.notification.alerts for one in made.daemon.delivery.unsent())
+    life.clock.at = T0 + 660 + 6
+    async with life.start(again) as made:
+        assert short(made) == 5
+        await until(lambda: len(again.sent) >= 7)
+    sent = [one for one in again.sent if one.status == "firing"]
+    assert [dict(one.alerts[0].labels)["task"] for one in sent] == names
+    assert all(one.text.startswith("(decided 11 min ") and "owner" in one.text for one in sent)
 
 
 async def test_what_waited_through_a_long_absence_is_sent_all_the_same(life) -> None:

@@ -46,12 +46,40 @@ def test_files_without_a_problem(capsys, tmp_path):
     assert check(capsys, path, tmp_path)[1] == ["2 files, no problem"]
 
 
+def test_what_run_refuses(capsys, tmp_path, monkeypatch):
+    """Paths that are not there, targets that cannot be used and an open listener are found, each at its setting."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "routes.yaml").write_text(
+        "route: {receiver: a}\nreceivers: [{name: a, apprise_configs: [{url: 'no://'}]}]\n"
+    )
+    (tmp_path / "tasktrail.yaml").write_text(
+        "rules: [shipped, there.yaml]\ntasks: tasks.yaml\ntoken_file: token\nnotify: ['log:', 'nonsense://hunter2']\n"
+        "routes: routes.yaml\n"
+    )
+    (tmp_path / "open.yaml").write_text("listen: 0.0.0.0:9810\n")
+    code, _, err = check(capsys, "tasktrail.yaml", "open.yaml")
+    assert code == 1
+    assert [line.split(": ")[0] for line in err[:-1]] == [
+        "open.yaml:1:9",
+        "routes.yaml:2:41",
+        "tasktrail.yaml:1:18",
+        "tasktrail.yaml:2:8",
+        "tasktrail.yaml:3:13",
+        "tasktrail.yaml:4:18",
+    ]
+    assert "hunter2" not in "".join(err)
+
+
 def test_rules_and_their_configuration_together(capsys, tmp_path):
     """Labels that a configuration takes from events are known to the rules that are checked with it."""
     (tmp_path / "tasktrail.yaml").write_text("labels: [tenant]\n")
     rules = tmp_path / "rules.yaml"
     rules.write_text("groups:\n- name: g\n  rules:\n  - {alert: A, expr: 'tasks_in_flight{tenant=\"a\"} > 1'}\n")
-    assert check(capsys, tmp_path)[0] == 0
+    code, _, err = check(capsys, tmp_path)
+    assert (code, [line.split(": `")[0] for line in err]) == (
+        1,
+        [f"{tmp_path}/tasktrail.yaml:1:9", "1 problems in 1 files"],
+    )
     code, _, err = check(capsys, rules)
     assert (code, err) == (
         1,

@@ -165,6 +165,16 @@ def test_replay_as_json(call, rules, events) -> None:
     assert "bad" in json.dumps(result["trace"])
 
 
+def test_replay_of_junk(call, tmp_path) -> None:
+    """A file of which nothing can be used is no file to replay: exit code 2, with its name; an empty one is."""
+    path = tmp_path / "junk"
+    path.write_text("hello\nworld\n")
+    code, _, err = call("replay", path, "--json")
+    assert (code, f"{path}:1:1: nothing in it can be used" in err) == (2, True)
+    path.write_text("")
+    assert call("replay", path)[0] == 0
+
+
 def test_replay_for_people(call, rules, events, monkeypatch) -> None:
     """Without --json the same is printed as lines and tables, without colours where NO_COLOR is set."""
     monkeypatch.setenv("NO_COLOR", "1")
