@@ -62,16 +62,21 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
     return lambda: KafkaSource(options)
 
 
-def _redis_address(url: SourceUrl) -> RedisAddress:
-    host, port = url.hosts[0]
+def redis_address(url: SourceUrl) -> RedisAddress:
+    """Of any source on a Redis; over a socket the database is an option, and `*` stands for the one of the path."""
+    is_socket = "+socket" in url.scheme
+    host, port = url.hosts[0] if url.hosts else ("", 0)
+    in_path = url.path[0] if url.path and not is_socket else ""
+    number = url.options.get("db", "").removeprefix("*") or in_path or "0"
     return RedisAddress(
         host=host,
         port=port,
-        database=int(url.path[0]) if url.path else 0,
+        database=int(number),
         username=url.user,
         password=url.password,
         tls=url.scheme.endswith("+rediss") or url.options.get("tls") == "true",
         ca_file=url.options.get("ssl_cafile", ""),
+        path=url.path[0] if is_socket else "",
     )
 
 
@@ -85,7 +90,7 @@ def redis_stream(url: SourceUrl) -> Callable[[], Source]:
     """`redis-stream://`."""
     options = RedisStreamOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         streams=_with_roles(url),
         groups=is_messages(url),
         start_max_age=url.start_max_age,
@@ -97,7 +102,7 @@ def redis_watch(url: SourceUrl) -> Callable[[], Source]:
     """`rq+redis://` and the other frameworks that are watched in Redis."""
     options = RedisWatchOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         watch=WATCHES[url.scheme.partition("+")[0]],
         prefix=url.options.get("prefix", ""),
         queues=url.items,
@@ -173,7 +178,7 @@ def bullmq(url: SourceUrl) -> Callable[[], Source]:
     """`bullmq+redis://`."""
     options = BullmqOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         queues=() if "*" in url.items else url.items,
         prefix=url.options.get("prefix", ""),
         start_max_age=url.start_max_age,
@@ -184,22 +189,11 @@ def bullmq(url: SourceUrl) -> Callable[[], Source]:
 def celery_redis(url: SourceUrl) -> Callable[[], Source]:
     """`celery+redis://`, `celery+rediss://`, `celery+redis+socket://`."""
     is_socket = url.scheme == "celery+redis+socket"
-    host, port = url.hosts[0] if url.hosts else ("", 0)
     given = url.options.get("db", "" if is_socket or not url.path else url.path[0]) or "0"
-    number = given if given != "*" else (url.path[0] if url.path and not is_socket else "0")
     fanout = url.options.get("fanout_prefix", "true")
     options = CeleryRedisOptions(
         name=url.name,
-        address=RedisAddress(
-            host=host,
-            port=port,
-            database=int(number),
-            username=url.user,
-            password=url.password,
-            tls=url.scheme == "celery+rediss",
-            ca_file=url.options.get("ssl_cafile", ""),
-            path=url.path[0] if is_socket else "",
-        ),
+        address=redis_address(url),
         database=given,
         prefix=url.options.get("global_keyprefix"),
         fanout_prefix={"true": "/{db}.", "false": ""}.get(fanout, fanout),

@@ -201,4 +201,5 @@ COMMON: Mapping[str, Option] = {
     "clock": Option(get_args(ClockName)),
     "application": _TEXT,
     "start_max_age": Option(check=parse_duration),
+    "probe_every": Option(check=parse_duration),
 }

@@ -1,0 +1,59 @@
+"""From a configured source to its probe: which framework's queues are asked for, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from collector.clients import listed, redis_address
+from collector.documents.scalars import parse_duration
+from collector.probes import streams
+from collector.probes.arq import ArqQueues
+from collector.probes.bullmq import BullmqQueues
+from collector.probes.celery import CeleryQueues
+from collector.probes.dramatiq import DramatiqQueues
+from collector.probes.huey import HueyQueues
+from collector.probes.reading import Probe
+from collector.probes.redis import Kind, RedisProbe
+from collector.probes.rq import RqQueues
+from collector.probes.saq import SaqQueues
+from collector.probing import EVERY
+from collector.source_urls import SourceUrl
+from collector.sources.redis_wire import connect
+
+_TASKIQ = ("taskiq",)
+
+
+def _prefix(url: SourceUrl) -> str:
+    return url.options.get("prefix", "")
+
+
+REDIS: dict[str, Callable[[SourceUrl], Kind]] = {
+    "celery": lambda url: CeleryQueues(url.options.get("global_keyprefix"), listed(url, "queues")),
+    "rq": lambda url: RqQueues(_prefix(url), url.items),
+    "bullmq": lambda url: BullmqQueues(_prefix(url), () if "*" in url.items else url.items),
+    "dramatiq": lambda url: DramatiqQueues(_prefix(url), url.items),
+    "arq": lambda url: ArqQueues(url.items),
+    "saq": lambda url: SaqQueues(url.items),
+    "huey": lambda url: HueyQueues(url.items),
+    "taskiq": lambda url: streams.Streams(url.items or _TASKIQ),
+    "streaq": lambda _url: streams.streaq(),
+    "redis-stream": lambda url: streams.Streams(url.items),
+}
+"""Scheme, up to its `+`, of a source on Redis → what its queues are made of."""
+
+
+def every(url: SourceUrl) -> float:
+    """Seconds between two looks; 0: never."""
+    given = url.options.get("probe_every")
+    return EVERY if given is None else parse_duration(given)
+
+
+def probe(url: SourceUrl) -> Probe | None:
+    """The probe of a source; None where there is nothing to ask, or it is switched off."""
+    framework, _, broker = url.scheme.partition("+")
+    if every(url) <= 0:
+        return None
+    if framework in REDIS and (broker.startswith("redis") or framework == "redis-stream"):
+        return RedisProbe(REDIS[framework](url), partial(connect, redis_address(url)))
+    return None
