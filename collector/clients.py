@@ -112,7 +112,8 @@ def redis_watch(url: SourceUrl) -> Callable[[], Source]:
     return lambda: RedisWatchSource(options)
 
 
-def _amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
+def amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
+    """Of any source on a RabbitMQ."""
     host, port = url.hosts[0]
     return AmqpAddress(
         host=host,
@@ -131,7 +132,7 @@ def amqp(url: SourceUrl) -> Callable[[], Source]:
     keys = listed(url, "routing_key") or ("#",)
     options = AmqpOptions(
         name=url.name,
-        address=_amqp_address(url, vhost[0] if vhost else "/"),
+        address=amqp_address(url, vhost[0] if vhost else "/"),
         taps=(Tap(exchange=name, keys=keys),) if what == "exchange" else (),
         queue=name if what == "queue" else "",
     )
@@ -145,7 +146,7 @@ def celery_amqp(url: SourceUrl) -> Callable[[], Source]:
     management = url.options.get("management", "")
     options = AmqpOptions(
         name=url.name,
-        address=_amqp_address(url, url.path[0] if url.path else "/"),
+        address=amqp_address(url, url.path[0] if url.path else "/"),
         taps=(Tap(exchange=url.options.get("event_exchange", "celeryev"), role="events"), *dead),
         management=management,
         find_dead_letters=True,
@@ -161,7 +162,7 @@ def dramatiq_amqp(url: SourceUrl) -> Callable[[], Source]:
     firehose = Tap(exchange="amq.rabbitmq.trace", keys=("publish.#", "deliver.#"), role="firehose")
     options = AmqpOptions(
         name=url.name,
-        address=_amqp_address(url, vhost),
+        address=amqp_address(url, vhost),
         taps=(firehose,) if is_traced else (),
         peeks=listed(url, "peek"),
         management=url.options.get("management", ""),

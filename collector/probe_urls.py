@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from collector.clients import listed, redis_address
+from collector.clients import amqp_address, listed, redis_address
 from collector.documents.scalars import parse_duration
-from collector.probes import streams
+from collector.model.secret import Secret
+from collector.probes import rabbitmq, streams
 from collector.probes.arq import ArqQueues
 from collector.probes.bullmq import BullmqQueues
 from collector.probes.celery import CeleryQueues
@@ -19,6 +20,7 @@ from collector.probes.rq import RqQueues
 from collector.probes.saq import SaqQueues
 from collector.probing import EVERY
 from collector.source_urls import SourceUrl
+from collector.sources.amqp_depths import Depths
 from collector.sources.redis_wire import connect
 
 _TASKIQ = ("taskiq",)
@@ -43,6 +45,23 @@ REDIS: dict[str, Callable[[SourceUrl], Kind]] = {
 """Scheme, up to its `+`, of a source on Redis → what its queues are made of."""
 
 
+def _rabbitmq(url: SourceUrl, framework: str) -> Probe | None:
+    """By the management API where it is named, else by name; an exchange has no queue but ours."""
+    place, beside = (rabbitmq.dramatiq, ".DQ") if framework == "dramatiq" else (rabbitmq.plain, "")
+    vhost = url.path[0] if url.path else "/"
+    queues = listed(url, "queues")
+    if framework.startswith("amqp"):
+        *vhosts, what, name = url.path
+        if what == "exchange":
+            return None
+        vhost, queues = (vhosts[0] if vhosts else "/"), (name,)
+    address = amqp_address(url, vhost)
+    if management := url.options.get("management"):
+        login = (address.username, address.password or Secret("guest"))
+        return rabbitmq.ManagementProbe(management, vhost, login, place)
+    return rabbitmq.DeclaredProbe(Depths(address), queues, place, beside)
+
+
 def every(url: SourceUrl) -> float:
     """Seconds between two looks; 0: never."""
     given = url.options.get("probe_every")
@@ -56,4 +75,6 @@ def probe(url: SourceUrl) -> Probe | None:
         return None
     if framework in REDIS and (broker.startswith("redis") or framework == "redis-stream"):
         return RedisProbe(REDIS[framework](url), partial(connect, redis_address(url)))
+    if "amqp" in url.scheme:
+        return _rabbitmq(url, framework)
     return None

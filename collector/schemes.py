@@ -60,12 +60,14 @@ _CELERY_AMQP: Mapping[str, Option] = {
     "event_exchange": _TEXT,
     "dead_letter_exchange": _TEXT,
     "dead_letter_routing_key": _TEXT,
+    "queues": _TEXT,
     "management": Option(check=_http_url),
 }
 _DRAMATIQ_AMQP: Mapping[str, Option] = {
     **_AMQP,
     "firehose": _FLAG,
     "peek": _TEXT,
+    "queues": _TEXT,
     "management": Option(check=_http_url),
 }
 _VHOST = r"/?[^/]*/?"
