@@ -32,8 +32,8 @@ def is_messages(url: SourceUrl) -> bool:
     return says or any(url.options.get(option) for option in ("retry", "dead_letter", "groups"))
 
 
-def kafka(url: SourceUrl) -> Callable[[], Source]:
-    """`kafka://`."""
+def kafka_options(url: SourceUrl) -> KafkaOptions:
+    """Of `kafka://`."""
     given = {
         field: url.options[option]
         for option, field in {
@@ -47,7 +47,7 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
         }.items()
         if option in url.options
     }
-    options = KafkaOptions(
+    return KafkaOptions(
         name=url.name,
         servers=tuple(f"{host}:{port}" for host, port in url.hosts),
         topics=_with_roles(url) if url.items else (),
@@ -59,6 +59,11 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
         check_hostname=url.options.get("ssl_check_hostname", "true") == "true",
         **given,  # type: ignore[arg-type]  # the table of options has checked the words
     )
+
+
+def kafka(url: SourceUrl) -> Callable[[], Source]:
+    """`kafka://`."""
+    options = kafka_options(url)
     return lambda: KafkaSource(options)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from collector.clients import amqp_address, listed, redis_address
+from aiokafka import AIOKafkaConsumer
+
+from collector.clients import amqp_address, kafka_options, listed, redis_address
 from collector.documents.scalars import parse_duration
 from collector.model.secret import Secret
 from collector.probes import rabbitmq, streams
@@ -14,15 +16,19 @@ from collector.probes.bullmq import BullmqQueues
 from collector.probes.celery import CeleryQueues
 from collector.probes.dramatiq import DramatiqQueues
 from collector.probes.huey import HueyQueues
+from collector.probes.kafka import KafkaClients, LagProbe
 from collector.probes.reading import Probe
 from collector.probes.redis import Kind, RedisProbe
 from collector.probes.rq import RqQueues
 from collector.probes.saq import SaqQueues
 from collector.probing import EVERY
 from collector.source_urls import SourceUrl
+from collector.sources import kafka_client, kafka_records
 from collector.sources.amqp_depths import Depths
 from collector.sources.redis_wire import connect
 
+PEEK_BYTES = 65_536
+"""Of a partition, in one answer: what lies behind an offset is looked at, not read."""
 _TASKIQ = ("taskiq",)
 
 
@@ -62,6 +68,18 @@ def _rabbitmq(url: SourceUrl, framework: str) -> Probe | None:
     return rabbitmq.DeclaredProbe(Depths(address), queues, place, beside)
 
 
+def _kafka(url: SourceUrl) -> Probe:
+    options = kafka_options(url)
+
+    def consumer() -> AIOKafkaConsumer:
+        made = kafka_client.build(options, PEEK_BYTES)
+        kafka_records.keep_from_creating_topics(made)
+        return made
+
+    clients = KafkaClients(partial(kafka_client.admin, options), consumer, kafka_client.close)
+    return LagProbe(clients, options.topics, options.pattern, options.groups)
+
+
 def every(url: SourceUrl) -> float:
     """Seconds between two looks; 0: never."""
     given = url.options.get("probe_every")
@@ -75,6 +93,8 @@ def probe(url: SourceUrl) -> Probe | None:
         return None
     if framework in REDIS and (broker.startswith("redis") or framework == "redis-stream"):
         return RedisProbe(REDIS[framework](url), partial(connect, redis_address(url)))
+    if framework == "kafka":
+        return _kafka(url)
     if "amqp" in url.scheme:
         return _rabbitmq(url, framework)
     return None
