@@ -20,7 +20,7 @@ from collector.model.errors import SourceError
 from collector.model.labels import Labels, Matcher, labels_of
 from collector.model.secret import mask
 from collector.model.stale import STALE
-from collector.probes.reading import CONSUMERS, LENGTH, METRICS, Probe, Reading, Sample
+from collector.probes.reading import METRICS, Probe, Reading, Sample
 from collector.series import celery
 from collector.telemetry import Telemetry
 
@@ -38,8 +38,6 @@ MOST_KNOWN = 10_000
 """Queues of one source that are remembered."""
 PER_STEP = 1_000
 """Samples that are put in one step of the loop."""
-EXPORTER = {LENGTH: "celery_queue_length", CONSUMERS: "celery_active_consumer_count"}
-"""Our metric → celery-exporter's."""
 
 
 class Selects(Protocol):
@@ -64,7 +62,7 @@ class Unseen:
 
     def hides(self, selector: Selects) -> bool:
         """Whether a selector can match a series that is unknown now."""
-        if not self.queues or (selector.name not in METRICS and selector.name not in EXPORTER.values()):
+        if not self.queues or (selector.name not in METRICS and selector.name not in celery.PROBED.values()):
             return False
         return any(_fits(selector, source, queue) for source, queues in self.queues.items() for queue in queues)
 
@@ -199,9 +197,9 @@ class Probing(msgspec.Struct, kw_only=True):
             name, labels = sample
             own = {**dict(labels), "source": self.source}
             found = ((name, labels_of(own)),)
-            is_theirs = own.get("state", "ready") == "ready" and name in EXPORTER
+            is_theirs = own.get("state", "ready") == "ready" and name in celery.PROBED
             if self.is_celery and is_theirs:
                 theirs = {"queue_name": own["queue"], "source": self.source, "job": celery.JOB}
-                found = (*found, (EXPORTER[name], labels_of(theirs)))
+                found = (*found, (celery.PROBED[name], labels_of(theirs)))
             self.labels[sample] = found
         return found
