@@ -58,12 +58,13 @@ class Streams:
         """Groups; then what each of them holds, and the first entry that it was not given."""
         if self._finder is not None and not self._streams:
             yield from self._finder.go_on(now)
-        found = [] if self._finder is None else [key.decode("utf-8", "replace") for key in self._finder.found]
-        names = chosen(self._streams, [name for name in found if self._queue(name)], ())
+        keys = [] if self._finder is None else [key.decode("utf-8", "replace") for key in self._finder.found]
+        names = chosen(self._streams, [name for name in keys if self._queue(name)], ())
         first = yield [("TIME",), *(command for name in names for command in self._questions(name))]
         clock = _seconds(first[0], now)
-        rows = dict(zip(names, in_rows(first[1:], 3), strict=True))
-        groups = [group for name, row in rows.items() for group in self._groups(name, row)]
+        rows = dict(zip(names, in_rows(first[1:], 3 if self._delayed else 2), strict=True))
+        of_stream = {name: self._groups(name, row) for name, row in rows.items()}
+        groups = [group for found in of_stream.values() for group in found]
         replies = yield [command for group in groups for command in _about(group)]
         reading = Reading()
         ages: dict[str, list[float | None]] = {}
@@ -73,7 +74,7 @@ class Streams:
             self._say_group(reading, group, seconds, row)
         depths: dict[str, list[tuple[dict[State, int | None], float | None]]] = {}
         for name, row in rows.items():
-            if (queue := self._queue(name)) and (lengths := self._lengths(row, groups, name)):
+            if (queue := self._queue(name)) and (lengths := self._lengths(row, of_stream[name])):
                 depths.setdefault(queue, []).append((lengths, _oldest(ages.get(name, []), lengths["ready"])))
         for queue, parts in depths.items():
             sums: dict[State, int | None] = {state: _sum([one[state] for one, _ in parts]) for state in parts[0][0]}
@@ -81,8 +82,8 @@ class Streams:
         return reading
 
     def _questions(self, name: str) -> list[Command]:
-        delayed = name.replace(self._delayed, f"{self._delayed}delayed:") if self._delayed else name
-        return [("XINFO", "GROUPS", name), ("XLEN", name), ("ZCARD", delayed)]
+        beside = [("ZCARD", name.replace(self._delayed, f"{self._delayed}delayed:"))] if self._delayed else []
+        return [("XINFO", "GROUPS", name), ("XLEN", name), *beside]
 
     def _groups(self, name: str, row: Sequence[Any]) -> list[Group]:
         infos = map(_pairs, row[0][:MOST_GROUPS]) if isinstance(row[0], list) else ()
@@ -97,9 +98,8 @@ class Streams:
             lag = length  # it was given nothing yet, and all is to come
         return Group(name, info["name"].decode("utf-8", "replace"), pending, lag, info["last-delivered-id"])
 
-    def _lengths(self, row: Sequence[Any], groups: Sequence[Group], name: str) -> dict[State, int | None]:
+    def _lengths(self, row: Sequence[Any], mine: Sequence[Group]) -> dict[State, int | None]:
         """By state: what the group waits for that has most before it. Nothing for a stream that nobody reads."""
-        mine = [group for group in groups if group.stream == name]
         if not mine and not self._is_emptied:
             return {}
         lags = [group.lag for group in mine if group.lag is not None]

@@ -1,7 +1,7 @@
 """Fills queues, takes some out of them, and says what the framework's own tool counts. Runs in its environment.
 
-`python queue_counts.py FRAMEWORK URL` prints one line of JSON, {queue: {state: count}}, and holds what it has taken until
-its standard input ends.
+`python queue_counts.py FRAMEWORK URL` prints one line of JSON, {queue: {state: count}}, and holds what it has taken
+until its standard input ends. A count `sum` is that of all states together.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ def rq(url):
 
     connection = Redis.from_url(url)
     queue = Queue("mail", connection=connection)
-    first = [queue.enqueue(print, number) for number in range(5)][0]
+    first, *_ = [queue.enqueue(print, number) for number in range(5)]
     queue.enqueue(print, depends_on=first)
     queue.enqueue_in(timedelta(hours=1), print)
     Queue("pages", connection=connection).enqueue(print)
     info = [sys.executable, "-m", "rq.cli", "info", "--raw", "--only-queues", "--url", url]
-    lines = subprocess.run(info, capture_output=True, text=True, check=True).stdout.split("\n")
-    counts = {words[1]: {"ready": int(words[2].rstrip(","))} for line in lines if (words := line.split())[:1] == ["queue"]}
+    lines = map(str.split, subprocess.run(info, capture_output=True, text=True, check=True).stdout.split("\n"))
+    counts = {words[1]: {"ready": int(words[2].rstrip(","))} for words in lines if words[:1] == ["queue"]}
     for state, kind in (
         ("unacked", StartedJobRegistry),
         ("scheduled", ScheduledJobRegistry),
