@@ -36,7 +36,8 @@ from collector.pipeline import Limits, Pipeline
 from collector.plugs import Feed, feed, pushed, runbooks
 from collector.remembered import Remembered
 from collector.routing.message import Wording
-from collector.settings import Settings
+from collector.settings import Settings, shown
+from collector.soundings import probing
 from collector.state.opened import State, open_state
 from collector.telemetry import Telemetry
 from collector.trail.keep import Bounds
@@ -208,6 +209,7 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
         asyncio.create_task(daemon.tick(), name="tick"),
         asyncio.create_task(supervisor.watch(daemon), name="supervisor"),
         *_hearts(settings, daemon),
+        *probing(settings, pipeline, clock, state.store),
         *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
     ]
     delivering = asyncio.create_task(delivery.run(), name="delivery")
@@ -321,11 +323,6 @@ async def listening(listener: Listener, address: tuple[str, int]) -> int:
         await listener.close()
         why = os.strerror(error.errno) if error.errno else str(error)
         raise TasktrailError(f"cannot listen on {shown(host)}:{port}: {why}; choose another --listen") from error
-
-
-def shown(host: str) -> str:
-    """A host as it stands in a URL."""
-    return f"[{host}]" if ":" in host else host
 
 
 def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:

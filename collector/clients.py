@@ -32,8 +32,8 @@ def is_messages(url: SourceUrl) -> bool:
     return says or any(url.options.get(option) for option in ("retry", "dead_letter", "groups"))
 
 
-def kafka(url: SourceUrl) -> Callable[[], Source]:
-    """`kafka://`."""
+def kafka_options(url: SourceUrl) -> KafkaOptions:
+    """Of `kafka://`."""
     given = {
         field: url.options[option]
         for option, field in {
@@ -47,7 +47,7 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
         }.items()
         if option in url.options
     }
-    options = KafkaOptions(
+    return KafkaOptions(
         name=url.name,
         servers=tuple(f"{host}:{port}" for host, port in url.hosts),
         topics=_with_roles(url) if url.items else (),
@@ -59,19 +59,29 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
         check_hostname=url.options.get("ssl_check_hostname", "true") == "true",
         **given,  # type: ignore[arg-type]  # the table of options has checked the words
     )
+
+
+def kafka(url: SourceUrl) -> Callable[[], Source]:
+    """`kafka://`."""
+    options = kafka_options(url)
     return lambda: KafkaSource(options)
 
 
-def _redis_address(url: SourceUrl) -> RedisAddress:
-    host, port = url.hosts[0]
+def redis_address(url: SourceUrl) -> RedisAddress:
+    """Of any source on a Redis; over a socket the database is an option, and `*` stands for the one of the path."""
+    is_socket = "+socket" in url.scheme
+    host, port = url.hosts[0] if url.hosts else ("", 0)
+    in_path = url.path[0] if url.path and not is_socket else ""
+    number = url.options.get("db", "").removeprefix("*") or in_path or "0"
     return RedisAddress(
         host=host,
         port=port,
-        database=int(url.path[0]) if url.path else 0,
+        database=int(number),
         username=url.user,
         password=url.password,
         tls=url.scheme.endswith("+rediss") or url.options.get("tls") == "true",
         ca_file=url.options.get("ssl_cafile", ""),
+        path=url.path[0] if is_socket else "",
     )
 
 
@@ -85,7 +95,7 @@ def redis_stream(url: SourceUrl) -> Callable[[], Source]:
     """`redis-stream://`."""
     options = RedisStreamOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         streams=_with_roles(url),
         groups=is_messages(url),
         start_max_age=url.start_max_age,
@@ -97,7 +107,7 @@ def redis_watch(url: SourceUrl) -> Callable[[], Source]:
     """`rq+redis://` and the other frameworks that are watched in Redis."""
     options = RedisWatchOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         watch=WATCHES[url.scheme.partition("+")[0]],
         prefix=url.options.get("prefix", ""),
         queues=url.items,
@@ -107,7 +117,8 @@ def redis_watch(url: SourceUrl) -> Callable[[], Source]:
     return lambda: RedisWatchSource(options)
 
 
-def _amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
+def amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
+    """Of any source on a RabbitMQ."""
     host, port = url.hosts[0]
     return AmqpAddress(
         host=host,
@@ -126,7 +137,7 @@ def amqp(url: SourceUrl) -> Callable[[], Source]:
     keys = listed(url, "routing_key") or ("#",)
     options = AmqpOptions(
         name=url.name,
-        address=_amqp_address(url, vhost[0] if vhost else "/"),
+        address=amqp_address(url, vhost[0] if vhost else "/"),
         taps=(Tap(exchange=name, keys=keys),) if what == "exchange" else (),
         queue=name if what == "queue" else "",
     )
@@ -140,7 +151,7 @@ def celery_amqp(url: SourceUrl) -> Callable[[], Source]:
     management = url.options.get("management", "")
     options = AmqpOptions(
         name=url.name,
-        address=_amqp_address(url, url.path[0] if url.path else "/"),
+        address=amqp_address(url, url.path[0] if url.path else "/"),
         taps=(Tap(exchange=url.options.get("event_exchange", "celeryev"), role="events"), *dead),
         management=management,
         find_dead_letters=True,
@@ -156,7 +167,7 @@ def dramatiq_amqp(url: SourceUrl) -> Callable[[], Source]:
     firehose = Tap(exchange="amq.rabbitmq.trace", keys=("publish.#", "deliver.#"), role="firehose")
     options = AmqpOptions(
         name=url.name,
-        address=_amqp_address(url, vhost),
+        address=amqp_address(url, vhost),
         taps=(firehose,) if is_traced else (),
         peeks=listed(url, "peek"),
         management=url.options.get("management", ""),
@@ -173,7 +184,7 @@ def bullmq(url: SourceUrl) -> Callable[[], Source]:
     """`bullmq+redis://`."""
     options = BullmqOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         queues=() if "*" in url.items else url.items,
         prefix=url.options.get("prefix", ""),
         start_max_age=url.start_max_age,
@@ -184,22 +195,11 @@ def bullmq(url: SourceUrl) -> Callable[[], Source]:
 def celery_redis(url: SourceUrl) -> Callable[[], Source]:
     """`celery+redis://`, `celery+rediss://`, `celery+redis+socket://`."""
     is_socket = url.scheme == "celery+redis+socket"
-    host, port = url.hosts[0] if url.hosts else ("", 0)
     given = url.options.get("db", "" if is_socket or not url.path else url.path[0]) or "0"
-    number = given if given != "*" else (url.path[0] if url.path and not is_socket else "0")
     fanout = url.options.get("fanout_prefix", "true")
     options = CeleryRedisOptions(
         name=url.name,
-        address=RedisAddress(
-            host=host,
-            port=port,
-            database=int(number),
-            username=url.user,
-            password=url.password,
-            tls=url.scheme == "celery+rediss",
-            ca_file=url.options.get("ssl_cafile", ""),
-            path=url.path[0] if is_socket else "",
-        ),
+        address=redis_address(url),
         database=given,
         prefix=url.options.get("global_keyprefix"),
         fanout_prefix={"true": "/{db}.", "false": ""}.get(fanout, fanout),

@@ -23,6 +23,7 @@ from collector.model.alert import Alert, Notification
 from collector.model.contract import Contracts
 from collector.model.labels import labels_of
 from collector.model.saved import SavedPast
+from collector.probing import Unseen
 from collector.promql import compile_expr
 from collector.routing.desk import Desk
 from collector.routing.group import Target as Receiver
@@ -36,7 +37,7 @@ from collector.series.store import Store
 from collector.telemetry import Telemetry
 from collector.ticker import Target, Ticker
 from collector.trail.keep import Bounds
-from collector.trail.rows import Errors, Rows
+from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.stitcher import Stitcher
 
 PAST_SECONDS = 30.0
@@ -113,6 +114,7 @@ class Pipeline:
         self.grace = limits.grace
         self.telemetry = telemetry
         self.axes: list[Axis] = []
+        self.unseen = Unseen()
         self.rows = Rows(limits.rows)
         self.errors = Errors()
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
@@ -243,7 +245,13 @@ class Pipeline:
         """Whether a source that the rule reads cannot be believed at the instant that is evaluated."""
         patience = min(LONGEST_LAG, min(rule.windows, default=2 * LONGEST_LAG) / 2)
         silent = [axis for axis in self.axes if not self._is_seen(axis, patience)]
-        return any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
+        is_silent = any(_reads(selector, axis.name) for axis in silent for selector in rule.inputs)
+        return is_silent or any(map(self.unseen.hides, rule.inputs))
+
+    def queues(self, source: str) -> list[str]:
+        """The queues of a source that events have named."""
+        named = (self.rows.names(row) for row in range(len(self.rows)))
+        return sorted({queue for _, queue, of in named if of == source and queue not in {"", OVERFLOW}})
 
     def _knows(self, source: str) -> bool:
         """Whether a source has told all up to the instant that is evaluated; one that is no more never will."""

@@ -60,12 +60,14 @@ _CELERY_AMQP: Mapping[str, Option] = {
     "event_exchange": _TEXT,
     "dead_letter_exchange": _TEXT,
     "dead_letter_routing_key": _TEXT,
+    "queues": _TEXT,
     "management": Option(check=_http_url),
 }
 _DRAMATIQ_AMQP: Mapping[str, Option] = {
     **_AMQP,
     "firehose": _FLAG,
     "peek": _TEXT,
+    "queues": _TEXT,
     "management": Option(check=_http_url),
 }
 _VHOST = r"/?[^/]*/?"
@@ -201,4 +203,5 @@ COMMON: Mapping[str, Option] = {
     "clock": Option(get_args(ClockName)),
     "application": _TEXT,
     "start_max_age": Option(check=parse_duration),
+    "probe_every": Option(check=parse_duration),
 }

@@ -228,6 +228,11 @@ def _address(listen: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def shown(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
 def _listen_problem(listen: str) -> str:
     try:
         _address(listen)

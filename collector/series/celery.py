@@ -1,7 +1,7 @@
 """celery-exporter's names for what trails feed, so that its rules and dashboards run as they are.
 
-They have a label `source` besides, because it keeps series apart. How they are counted by host: `hosts.py`. The
-exporter's gauges of queues and workers answer nothing: their facts do not come from trails, and what is not measured is
+They have a label `source` besides, because it keeps series apart. How they are counted by host: `hosts.py`. Gauges of
+queues come from probes, under both names. The exporter's gauges of workers answer nothing: what is not measured is
 absent, never 0.
 """
 
@@ -30,12 +30,12 @@ FOREIGN: dict[str, str] = {
     **{own: foreign for foreign, own in _HISTOGRAMS.items()},
 }
 """Our metric -> the exporter's, both without suffixes."""
+PROBED = {"queue_length": "celery_queue_length", "queue_consumers": "celery_active_consumer_count"}
+"""Our gauge of a queue -> the exporter's, which counts only what waits (state `ready`)."""
 UNMEASURED = frozenset(
     {
         "celery_worker_up",
         "celery_worker_tasks_active",
-        "celery_queue_length",
-        "celery_active_consumer_count",
         "celery_active_worker_count",
         "celery_active_process_count",
     }

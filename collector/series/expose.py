@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from collector.model.labels import Labels
+from collector.series import celery
 from collector.series.catalogue import Family, Metric
 from collector.series.store import Store
 from collector.series.window import NEVER, SECOND, Array
@@ -38,6 +39,8 @@ def families(store: Store) -> Iterator[Exposed]:
             is_histogram = family.metric.type == "histogram"
             yield _histograms(store, family) if is_histogram else _numbers(store, family.metric.name, family.metric)
     fed = {family.metric.name for family in store.catalogue.families}
+    if not store.hosts.is_exposed:
+        fed.update(celery.PROBED.values())
     for name in sorted(store.sampled.metrics):
         if name not in fed and (exposed := _numbers(store, name, None)).labels:
             yield exposed

@@ -56,7 +56,7 @@ class KafkaOptions(msgspec.Struct, frozen=True, kw_only=True):
     check_hostname: bool = True
 
 
-def build(options: KafkaOptions) -> AIOKafkaConsumer:
+def build(options: KafkaOptions, partition_bytes: int = _MEGABYTE) -> AIOKafkaConsumer:
     """A consumer without a group that commits nothing; not started. Raises SourceError for unusable TLS files."""
     return AIOKafkaConsumer(
         **_connection(options),
@@ -67,7 +67,7 @@ def build(options: KafkaOptions) -> AIOKafkaConsumer:
         check_crcs=options.check_crcs,
         fetch_max_wait_ms=_FETCH_WAIT_MS,
         fetch_max_bytes=16 * _MEGABYTE,
-        max_partition_fetch_bytes=_MEGABYTE,
+        max_partition_fetch_bytes=partition_bytes,
     )
 
 

@@ -74,5 +74,13 @@ STEPS: tuple[str, ...] = (
         tries INTEGER NOT NULL
     );
     """,
+    """
+    CREATE TABLE queues (
+        source TEXT NOT NULL,
+        queue TEXT NOT NULL,
+        found_at REAL NOT NULL,
+        PRIMARY KEY (source, queue)
+    ) WITHOUT ROWID;
+    """,
 )
 """`PRAGMA user_version` counts the steps that a file has taken."""

@@ -33,6 +33,10 @@ METRICS = {
     "tasktrail_events_total", "tasktrail_rejected_total", "tasktrail_rule_failures_total",
     "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total", "tasktrail_state_failing",
     "tasktrail_state_waiting", "task_overdue_total", "tasktrail_state_set_aside",
+    "tasktrail_state_waiting", "task_overdue_total", "queue_length", "queue_oldest_age_seconds", "queue_consumers",
+    "queue_source:queue_length:growth", "queue_source:queue_length:drain_seconds", "queue:queue_length:work_seconds",
+    "queue_source:queue_length:in_an_hour", "consumer_lag_verdicts", "consumer_pending_idle_seconds",
+    "consumer_pending_deliveries", "tasktrail_probe_up",
 }  # fmt: skip
 
 
@@ -65,7 +69,7 @@ def test_the_watchdog_pages_nobody():
 def test_no_metric_is_misspelt():
     """A rule that reads a name nobody writes is silent for ever."""
     text = "\n".join(rule["expr"] for rule in ALERTS)
-    assert set(re.findall(r"\b(?:task|tasks|dead|tasktrail)_\w[\w:]*", text)) <= METRICS
+    assert set(re.findall(r"\b(?:task|tasks|dead|tasktrail|queue|consumer)[_:]\w[\w:]*", text)) <= METRICS
 
 
 @pytest.mark.parametrize("name", PAGES)

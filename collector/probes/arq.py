@@ -1,0 +1,59 @@
+"""arq's queues: one sorted set of all jobs by when they are due, also of those that run.
+
+A job runs while its in-progress key is there, which is asked for of those that are due longest. How many workers there
+are is kept nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from collector.probes.reading import Reading
+from collector.probes.redis import Steps, chosen, in_rows, number
+
+DEFAULT = ("arq:queue",)
+MOST_DUE = 1_000
+"""Due jobs that are asked whether they run: as many as may run at once."""
+
+
+class ArqQueues:
+    """`Kind`."""
+
+    def __init__(self, queues: Collection[str] = ()) -> None:
+        self._queues = queues
+
+    def look(self, known: Collection[str], now: float) -> Steps:
+        """How many are due and put off, and which of the due ones run."""
+        names = chosen(self._queues, DEFAULT, known)
+        millis = str(int(now * 1000))
+        share = str(max(10, MOST_DUE // max(1, len(names))))
+        replies = yield [
+            command
+            for name in names
+            for command in (
+                ("ZCOUNT", name, "-inf", millis),
+                ("ZCOUNT", name, f"({millis}", "+inf"),
+                ("ZRANGE", name, "-inf", millis, "BYSCORE", "LIMIT", "0", share, "WITHSCORES"),
+            )
+        ]
+        rows = list(in_rows(replies, 3))
+        due = [_jobs(row[2]) for row in rows]
+        asked = list(dict.fromkeys(job for jobs in due for job, _ in jobs))
+        running = yield [("EXISTS", b"arq:in-progress:" + job) for job in asked]
+        runs = {job for job, reply in zip(asked, running, strict=True) if reply == 1}
+        reading = Reading()
+        for name, row, jobs in zip(names, rows, due, strict=True):
+            all_due, delayed = number(row[0]), number(row[1])
+            unacked = None if all_due is None else sum(job in runs for job, _ in jobs)
+            ready = None if all_due is None or unacked is None else max(0, all_due - unacked)
+            waits_since = next((score for job, score in jobs if job not in runs), None)
+            oldest = 0.0 if ready == 0 else None if waits_since is None else now - waits_since / 1000
+            reading.depth(name, {"ready": ready, "unacked": unacked, "delayed": delayed}, oldest=oldest)
+        return reading
+
+
+def _jobs(reply: Any) -> list[tuple[bytes, float]]:
+    """Jobs and their scores."""
+    flat = reply if isinstance(reply, list) else []
+    return [(job, float(score)) for job, score in zip(flat[::2], flat[1::2], strict=True)]

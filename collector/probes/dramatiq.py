@@ -1,0 +1,97 @@
+"""Dramatiq's queues on Redis: a list of ids beside a hash of messages, from which one goes when it is acknowledged.
+
+Which queues a worker consumes is kept nowhere, so consumers are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from collector.probes.reading import Reading
+from collector.probes.redis import Finder, Steps, chosen, in_rows, number
+
+_MESSAGES = ".msgs"
+_DEAD, _DELAYED = ".XQ", ".DQ"
+MOST_DELAYED = 500
+"""Delayed messages that are read, to tell retries from others; with more in a queue all count as delayed."""
+
+
+class _Options(msgspec.Struct):
+    retries: int = 0
+
+
+class _Message(msgspec.Struct):
+    message_timestamp: float = 0.0
+    options: _Options = msgspec.field(default_factory=_Options)
+
+
+_decoder = msgspec.json.Decoder(_Message)
+
+
+class DramatiqQueues:
+    """`Kind`."""
+
+    def __init__(self, prefix: str = "dramatiq", queues: Collection[str] = ()) -> None:
+        self._prefix = prefix or "dramatiq"
+        self._queues = queues
+        self._finder = Finder(f"{self._prefix}:*")
+
+    def look(self, known: Collection[str], now: float) -> Steps:
+        """Lengths and the first of each queue; then when those were sent, and which are tried again."""
+        yield from self._finder.go_on(now)
+        names = chosen(self._queues, self._found(), known)
+        p = self._prefix
+        replies = yield [
+            command
+            for name in names
+            for command in (
+                ("LLEN", f"{p}:{name}"),
+                ("HLEN", f"{p}:{name}{_MESSAGES}"),
+                ("HLEN", f"{p}:{name}{_DELAYED}{_MESSAGES}"),
+                ("LINDEX", f"{p}:{name}", "0"),
+            )
+        ]
+        rows = dict(zip(names, in_rows(replies, 4), strict=True))
+        heads = [(name, row[3]) for name, row in rows.items() if isinstance(row[3], bytes)]
+        read = [name for name, row in rows.items() if isinstance(row[2], int) and 0 < row[2] <= MOST_DELAYED]
+        more = yield [
+            *(("HGET", f"{p}:{name}{_MESSAGES}", head) for name, head in heads),
+            *(("HVALS", f"{p}:{name}{_DELAYED}{_MESSAGES}") for name in read),
+        ]
+        first = {name: _message(value) for (name, _), value in zip(heads, more, strict=False)}
+        retrying = {name: _retries(values) for name, values in zip(read, more[len(heads) :], strict=True)}
+        reading = Reading()
+        for name, row in rows.items():
+            ready, all_here, put_off = map(number, row[:3])
+            unacked = None if ready is None or all_here is None else max(0, all_here - ready)
+            again = retrying.get(name, 0)
+            head = first.get(name)
+            oldest = 0.0 if ready == 0 else now - head.message_timestamp / 1000 if head else None
+            delayed = None if put_off is None else max(0, put_off - again)
+            lengths: dict[Any, int | None] = {"ready": ready, "unacked": unacked, "delayed": delayed}
+            reading.depth(name, {**lengths, "retrying": again}, oldest=oldest)
+        return reading
+
+    def _found(self) -> list[str]:
+        """The queues that the names of keys tell of."""
+        names = dict.fromkeys(
+            name.removesuffix(_MESSAGES).removesuffix(_DELAYED)
+            for key in self._finder.found
+            if not (name := key.decode("utf-8", "replace").removeprefix(f"{self._prefix}:")).startswith("__")
+        )
+        return [name for name in names if not name.endswith(_DEAD)]
+
+
+def _message(value: Any) -> _Message | None:
+    try:
+        return _decoder.decode(value) if isinstance(value, bytes) else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _retries(values: Any) -> int:
+    messages = map(_message, values if isinstance(values, list) else ())
+    return sum(message is not None and message.options.retries > 0 for message in messages)

@@ -1,0 +1,74 @@
+"""RQ's queues: a list of job ids, a registry of those that run, and those that wait for a time or another job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+from collector.probes.reading import Reading
+from collector.probes.redis import Steps, chosen, in_rows, number, texts
+
+MOST_WORKERS = 5_000
+_WORKER = 2
+
+
+class RqQueues:
+    """`Kind`."""
+
+    def __init__(self, prefix: str = "rq", queues: Collection[str] = ()) -> None:
+        self._prefix = prefix or "rq"
+        self._queues = queues
+
+    def look(self, known: Collection[str], now: float) -> Steps:
+        """Registries, lengths and the first of each queue, when those were enqueued."""
+        p = self._prefix
+        found, workers = yield [("SMEMBERS", f"{p}:queues"), ("SMEMBERS", f"{p}:workers")]
+        heads = [name.removeprefix(f"{p}:queue:") for name in texts(found)]
+        names = chosen(self._queues, sorted(heads), known)
+        alive = sorted(texts(workers))[:MOST_WORKERS]
+        replies = yield [
+            *(("HMGET", name, "queues", "death") for name in alive),
+            *(
+                command
+                for name in names
+                for command in (
+                    ("LLEN", f"{p}:queue:{name}"),
+                    ("ZCARD", f"{p}:wip:{name}"),
+                    ("ZCARD", f"{p}:scheduled:{name}"),
+                    ("ZCARD", f"{p}:deferred:{name}"),
+                    ("LINDEX", f"{p}:queue:{name}", "0"),
+                )
+            ),
+        ]
+        consumers: Counter[str] = Counter()
+        for fields in replies[: len(alive)]:
+            if isinstance(fields, list) and len(fields) == _WORKER and fields[0] is not None and fields[1] is None:
+                consumers.update(fields[0].decode("utf-8", "replace").split(","))
+        rows = list(in_rows(replies[len(alive) :], 5))
+        jobs = [row[4] for row in rows if isinstance(row[4], bytes)]
+        times = yield [("HGET", f"{p}:job:".encode() + job, "enqueued_at") for job in jobs]
+        since = dict(zip(jobs, map(_time, times), strict=True))
+        reading = Reading()
+        for name, row in zip(names, rows, strict=True):
+            ready, unacked, scheduled, deferred = map(number, row[:4])
+            at = since.get(row[4]) if isinstance(row[4], bytes) else None
+            oldest = 0.0 if ready == 0 else None if at is None else now - at
+            reading.depth(
+                name,
+                {"ready": ready, "unacked": unacked, "scheduled": scheduled, "delayed": deferred},
+                oldest=oldest,
+                consumers=consumers[name],
+            )
+        return reading
+
+
+def _time(text: object) -> float | None:
+    """Unix seconds of a time as RQ writes it: UTC, with or without a mark of that."""
+    if not isinstance(text, bytes):
+        return None
+    try:
+        at = datetime.fromisoformat(text.decode("ascii", "replace"))
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
