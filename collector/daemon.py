@@ -176,7 +176,8 @@ class Daemon:
                 telemetry.source_seen(axis.name, axis.totals.read)
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
-        telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+        left = {**pipeline.stitcher.evictions, **pipeline.store.evictions, **pipeline.undertaker.ledger.evictions}
+        telemetry.sizes(len(pipeline.stitcher), left)
         desk, outside = pipeline.desk, len(pipeline.desk.external)
         telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
         for name, labels, value in telemetry.samples():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Protocol
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
@@ -49,6 +50,20 @@ def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
         yield piece
 
 
+class Buries(Protocol):
+    """Who takes dead letters down."""
+
+    out: Transitions
+
+    def told(self, axis: Axis, batch: Batch, decoded: Decoded, ats: Sequence[float]) -> None:
+        """A batch was stitched."""
+        ...
+
+    def turned(self) -> None:
+        """Trails have decided something."""
+        ...
+
+
 class Ingest:
     """Counts batches into trails and series."""
 
@@ -59,6 +74,7 @@ class Ingest:
         self._out = Transitions()
         self._axis: Axis | None = None
         """Whose transitions wait in `_out`."""
+        self.undertaker: Buries | None = None
         self._refusals: Refusals | None = None
         """Who wants to hear what is rejected of the batch under way."""
 
@@ -88,6 +104,8 @@ class Ingest:
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
+            if self.undertaker is not None:
+                self.undertaker.told(axis, batch, decoded, ats)
             if outcome.ignored:
                 self._tell_drops(axis, batch, events)
             if len(self._out.codes) >= OBSERVED_AT_ONCE:
@@ -150,10 +168,11 @@ class Ingest:
         self._observe_found()
 
     def _observe_found(self) -> None:
-        found = self._stitcher.promises.out
-        if found.codes or found.errors:
-            observe(found, self._store)
-            found.clear()
+        others = () if self.undertaker is None else (self.undertaker.out,)
+        for found in (self._stitcher.promises.out, *others):
+            if found.codes or found.errors:
+                observe(found, self._store)
+                found.clear()
 
     def expire(self, at: float) -> bool:
         """Let the trails decide what was waiting for `at`. True while there is more to do at this instant."""
@@ -161,6 +180,8 @@ class Ingest:
         more = self._stitcher.expire(at, self._out)
         observe(self._out, self._store)
         self._out.clear()
+        if self.undertaker is not None:
+            self.undertaker.turned()
         self._observe_found()
         return more
 
