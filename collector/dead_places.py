@@ -82,7 +82,6 @@ def _kafka(batch: Batch, index: int, _event: Event, about: Mapping[str, Any]) ->
         origin=origin,
         frame=_root_frame(stack),
         error=_cut(said.error) if said else "",
-        message=readable(said.message)[:_LONGEST] if said else "",
     )
 
 

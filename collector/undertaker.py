@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from collector import dead_places
 from collector.axis import Axis
 from collector.deadletter.ledger import Bounds, Ledger
@@ -15,8 +17,10 @@ from collector.deadletter.record import DeadLetter, Found, Verdict
 from collector.formats import Decoded
 from collector.model.contract import Contracts
 from collector.model.death import Death
+from collector.model.event import Event
 from collector.model.labels import Labels, labels_of
 from collector.model.record import Batch
+from collector.model.secret import mask
 from collector.model.stale import STALE
 from collector.series.store import Store
 from collector.trail.deaths import Deaths
@@ -27,6 +31,8 @@ UNREVIEWED_AGE = "dead_letters_unreviewed_age_seconds"
 LENGTH, OLDEST_AGE, EXPIRES = "dead_letter_length", "dead_letter_oldest_age_seconds", "dead_letter_expires_seconds"
 WRITE_SECONDS = 5.0
 """How often their ages are written for rules."""
+LONGEST_MESSAGE = 300
+"""Characters; masked before it is cut."""
 MOST_UNOPENED = 10_000
 """Details that wait until their trail says that it is dead; the oldest go."""
 
@@ -56,7 +62,8 @@ class Undertaker:
             for event in told:
                 if (number := places.get(id(event))) is not None:
                     index = number if decoded.sources is None else decoded.sources[number]
-                    self._unopened[home, event.task_id] = dead_places.found(batch, index, event, ats[number])
+                    found = dead_places.found(batch, index, event, ats[number])
+                    self._unopened[home, event.task_id] = _with_error(found, event)
         self.turned()
         for event in told:
             known = self.ledger.latest(home, event.task_id)
@@ -138,6 +145,12 @@ class Undertaker:
             if (name, labels) not in written:
                 self._store.put(name, labels, at, STALE)
         self._written = written
+
+
+def _with_error(found: Found, event: Event) -> Found:
+    """With what the event says of the error, where the place says nothing."""
+    error, message = found.error or event.error or "", found.message or event.error_message or ""
+    return msgspec.structs.replace(found, error=error, message=mask(message)[:LONGEST_MESSAGE])
 
 
 def _since(start: float | None, at: float) -> float | None:

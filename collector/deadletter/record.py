@@ -204,4 +204,7 @@ def filled(one: DeadLetter, found: Found) -> DeadLetter:
     known = msgspec.structs.replace(one.found, **said)
     error, message = one.error or known.error, one.message or known.message
     cause = fingerprint(one.task, error, message, known.frame)
-    return msgspec.structs.replace(one, found=known, error=error, message=message, fingerprint=cause)
+    is_virtual = one.is_virtual and not known.place
+    return msgspec.structs.replace(
+        one, found=known, error=error, message=message, fingerprint=cause, is_virtual=is_virtual
+    )
