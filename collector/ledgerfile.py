@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from collector.deadletter.ledger import Changes
 from collector.deadletter.record import DeadLetter, Entry, state_of
 from collector.state.rows import Statement
-from collector.state.store import Store
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(DeadLetter).decode
@@ -31,7 +30,15 @@ def ledger_statements(changes: Changes | None) -> Iterator[Statement]:
         yield "INSERT OR IGNORE INTO dead_letter_history VALUES (?, ?, ?, ?, ?, ?, ?)", *written
 
 
-def ledger_found(store: Store) -> tuple[list[DeadLetter], list[Entry]]:
+class Rows(Protocol):
+    """Whatever can be asked for rows of the state file."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """What a query finds. Raises sqlite3.Error."""
+        ...
+
+
+def ledger_found(store: Rows) -> tuple[list[DeadLetter], list[Entry]]:
     """All that a former process has written; what cannot be read is passed over. Raises sqlite3.Error."""
     records = []
     for (value,) in store.rows("SELECT value FROM dead_letters"):

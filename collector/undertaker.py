@@ -44,7 +44,7 @@ class Undertaker:
         self.ledger = Ledger(Bounds())
         self.out = Transitions()
         """What verdicts and restarts changed in the counts, since it was last observed."""
-        self._deaths = Deaths(stitcher.parts)
+        self._deaths = Deaths(stitcher.parts, self._died)
         self._store = store
         self._contracts = contracts
         self._unopened: dict[tuple[str, str], Found] = {}
@@ -79,6 +79,10 @@ class Undertaker:
                 self._open(turn)
             else:
                 self.ledger.end(turn)
+
+    def _died(self, home: str, task_id: str) -> float | None:
+        known = self.ledger.latest(home, task_id)
+        return None if known is None or known.is_ended else known.when
 
     def _open(self, death: Death) -> None:
         contract = (self._contracts() or Contracts()).of(death.task, death.queue)

@@ -5,7 +5,7 @@ Asks the parts of one stitcher. What was opened and closed since it last looked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from collector.model.death import SENT_AGAIN, SUCCEEDED_LATER, Death, Ending
 from collector.model.event import Event
@@ -22,8 +22,10 @@ from collector.trail.transitions import Transitions
 class Deaths:
     """The dead letters of one stitcher. From now on it keeps what is opened and closed until it is asked."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, died: Callable[[str, str], float | None] = lambda _home, _id: None) -> None:
+        """`died`: when the open dead letter of a home and task id died, where that is remembered."""
         self._of = parts
+        parts.settler.died = lambda home, task_id: died(parts.keep.homes[home].name, task_id)
         self._turns = parts.settler.turns = []
         self._told = parts.misfits.told = []
 

@@ -88,6 +88,8 @@ class Settler:
         self.keys_early = 0
         self.turns: list[Died | Ended] | None = None
         """Dead letters that were opened and closed, since whoever asks has looked last."""
+        self.died: Callable[[int, str], float | None] | None = None
+        """Whether somebody remembers when the open dead letter of a home and task id died, by the sender's time."""
         self.is_must: Callable[[int], bool] | None = None
         """Whether what is counted under a row must be completed: where it failed for good, it is a dead letter."""
 
@@ -310,7 +312,9 @@ class Settler:
 
     def _close_forgotten(self, trail: Trail, out: Transitions) -> None:
         """A new life or a success of an id whose dead letter outlived its trail."""
-        closing = next((fact for fact in trail.facts or () if fact.kind in (SENT, SUCCEEDED)), None)
+        died = None if self.died is None else self.died(trail.home, trail.task_id)
+        after = -inf if died is None else died  # what is older belongs to the life that died, and is told again
+        closing = next((f for f in trail.facts or () if f.kind in (SENT, SUCCEEDED) and (f.time or f.at) > after), None)
         if closing is not None:
             out.count(trail.dead_row, FACT_DEAD_DOWN, closing.at)
             trail.dead_row = -1

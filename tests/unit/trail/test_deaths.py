@@ -130,3 +130,17 @@ def test_what_was_kept_elsewhere_counts_once(bench, deaths):
     assert bench.gauge("dead") == 2
     bench.stitch(bench.event("succeeded", 9.0))
     assert bench.gauge("dead") == 1
+
+
+def test_the_life_that_died_told_again_from_its_beginning_ends_nothing(bench):
+    """A `sent` that is no later than the death is no newer life."""
+    deaths = Deaths(bench.stitcher.parts, lambda home, task_id: {("s", "a"): T + 4.0}.get((home, task_id)))
+    known = Death(home="s", task_id="a", task="pay", queue="q", source="s", at=T + 4.0, when=T + 4.0)
+    deaths.hold(known, bench.out)
+    for event in failing(bench):
+        bench.stitch(event)
+    assert (bench.gauge("dead"), list(deaths.turns())) == (1, [])
+    bench.stitch(bench.event("sent", 9.0))
+    assert bench.gauge("dead") == 0
+    bench.stitch(bench.event("dead_lettered", 10.0))
+    assert bench.gauge("dead") == 1
