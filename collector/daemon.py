@@ -19,6 +19,8 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.coverage import covered, draft
+from collector.deadletter.ledger import Ledger
+from collector.deadletter.record import DeadLetter, Verdict
 from collector.delivery import Delivery
 from collector.gate import Gate
 from collector.heartbeat import Signs, late
@@ -49,6 +51,8 @@ ALONG_A_BACKLOG = 0.1
 LONGEST_REST = 1.0
 INTRODUCED_AFTER = 5.0
 """Seconds after the start at which it is said what each source has delivered."""
+KEPT_SECONDS = 5.0
+"""So long an answer to a verdict waits for the disk."""
 STUCK = 10.0
 """Seconds without a step after which the loop is not healthy."""
 PATIENCE = 10.0
@@ -175,7 +179,8 @@ class Daemon:
                 telemetry.source_seen(axis.name, axis.totals.read)
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
-        telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+        left = {**pipeline.stitcher.evictions, **pipeline.store.evictions, **pipeline.undertaker.ledger.evictions}
+        telemetry.sizes(len(pipeline.stitcher), left)
         desk, outside = pipeline.desk, len(pipeline.desk.external)
         telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
         for name, labels, value in telemetry.samples():
@@ -285,6 +290,19 @@ class Daemon:
                 yield None
             else:
                 yield {"tasks": covered(seen, contracts, rules), "draft": draft(seen, contracts)}
+
+    @property
+    def ledger(self) -> Ledger:
+        """The dead letters."""
+        return self.pipeline.undertaker.ledger
+
+    def judge(self, name: str, verdict: Verdict) -> DeadLetter:
+        """Take a verdict down."""
+        return self.pipeline.undertaker.judge(name, verdict, self.now())
+
+    async def settled(self) -> bool:
+        """Whether all that was decided is on the disk."""
+        return await self._keeper.settled(KEPT_SECONDS)
 
     def runbook(self, name: str) -> str | None:
         """A runbook page."""

@@ -11,6 +11,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from typing import Protocol
 
 from collector.axis import Axis
 from collector.formats import Decode, Decoded, Reject, first_bytes
@@ -69,6 +70,20 @@ def _ends(bodies: Sequence[bytes], size: int) -> list[int]:
     return [*ends, len(bodies)]
 
 
+class Buries(Protocol):
+    """Who takes dead letters down."""
+
+    out: Transitions
+
+    def told(self, axis: Axis, batch: Batch, decoded: Decoded, ats: Sequence[float]) -> None:
+        """A batch was stitched."""
+        ...
+
+    def turned(self) -> None:
+        """Trails have decided something."""
+        ...
+
+
 class Ingest:
     """Counts batches into trails and series."""
 
@@ -79,6 +94,7 @@ class Ingest:
         self._out = Transitions()
         self._axis: Axis | None = None
         """Whose transitions wait in `_out`."""
+        self.undertaker: Buries | None = None
         self._refusals: Refusals | None = None
         """Who wants to hear what is rejected of the batch under way."""
 
@@ -108,6 +124,8 @@ class Ingest:
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
+            if self.undertaker is not None:
+                self.undertaker.told(axis, batch, decoded, ats)
             if outcome.ignored:
                 self._tell_drops(axis, batch, events)
             if len(self._out.codes) >= OBSERVED_AT_ONCE:
@@ -173,10 +191,11 @@ class Ingest:
         self._observe_found()
 
     def _observe_found(self) -> None:
-        found = self._stitcher.promises.out
-        if found.codes or found.errors:
-            observe(found, self._store)
-            found.clear()
+        others = () if self.undertaker is None else (self.undertaker.out,)
+        for found in (self._stitcher.promises.out, *others):
+            if found.codes or found.errors:
+                observe(found, self._store)
+                found.clear()
 
     def expire(self, at: float) -> bool:
         """Let the trails decide what was waiting for `at`. True while there is more to do at this instant."""
@@ -184,6 +203,8 @@ class Ingest:
         more = self._stitcher.expire(at, self._out)
         observe(self._out, self._store)
         self._out.clear()
+        if self.undertaker is not None:
+            self.undertaker.turned()
         self._observe_found()
         return more
 

@@ -13,6 +13,7 @@ from itertools import chain
 
 from collector.alerting.lifecycle import AlertRule
 from collector.delivery import Delivery
+from collector.ledgerfile import ledger_found, ledger_statements
 from collector.model.alert import Alert, Notification
 from collector.model.clock import Clock
 from collector.model.labels import Labels, fingerprint
@@ -80,11 +81,13 @@ class Keeper:
         delivery.restore(found.unsent, broken)
         told = chain.from_iterable(group.held() for group in self._pipeline.grouping.groups())
         delivery.hold(told, self._pipeline.wording.external_url)
+        self._settles_until = now + SETTLE_SECONDS
         if found.alerts:
-            self._settles_until = now + SETTLE_SECONDS
             self._lost_until = -math.inf if lost_until is None else lost_until
             for rule in self._rules():
                 rule.holds_back_until = math.inf
+        self._pipeline.undertaker.ledger.restore(*ledger_found(self._store))
+        self._pipeline.undertaker.resume()
         telemetry = self._pipeline.telemetry
         telemetry.restored(len(found.alerts), len(found.groups), len(found.unsent), found.unread)
         self.flush()
@@ -133,7 +136,8 @@ class Keeper:
         if now < self._settles_until and not all(axis.is_at_head for axis in self._pipeline.axes):
             return
         self._settles_until = None
-        for rule in self._rules():
+        self._pipeline.undertaker.recount()
+        for rule in [rule for rule in self._rules() if rule.holds_back_until == math.inf]:
             rule.holds_back_until = max(now, self._lost_until + _reach(rule)) if reads_sources(rule) else now
 
     @property
@@ -158,6 +162,7 @@ class Keeper:
         for change in self._pipeline.grouping.changes():
             statements += rows.group(change)
         statements += map(rows.past, self._pipeline.grouping.past_changes())
+        statements += ledger_statements(self._pipeline.undertaker.ledger.changes())
         if self._store is None:
             return
         now = self._clock.now()
@@ -203,6 +208,7 @@ class Keeper:
         for rule in self._rules():
             rule.touch_all()
         self._pipeline.grouping.touch_all()
+        self._pipeline.undertaker.ledger.touch_all()
         self._pipeline.desk.save_all(self._clock.now())
 
     # What is to be sent
@@ -244,6 +250,11 @@ class Keeper:
     def read(self, row: int) -> Notification | None:
         """What stands in a row; None where it cannot be read."""
         return None if self._store is None else rows.unsent_at(self._store, row)
+
+    async def settled(self, seconds: float) -> bool:
+        """Hand over all that changed; whether it is on the disk after at most so long. Without a state it never is."""
+        self.flush()
+        return self._store is not None and await self._store.durable(seconds)
 
     async def kept(self, row: int, seconds: float) -> bool:
         """Whether a row is on the disk, after at most so long."""

@@ -39,6 +39,7 @@ from collector.ticker import Target, Ticker
 from collector.trail.keep import Bounds
 from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.stitcher import Stitcher
+from collector.undertaker import Undertaker
 
 PAST_SECONDS = 30.0
 """What was decided for an instant so long ago is told as the past, not as news."""
@@ -124,6 +125,8 @@ class Pipeline:
             self.store.hosts.is_exposed = True
         self.casebook = Casebook(self.store, self.stitcher)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
+        self.undertaker = Undertaker(self.stitcher, self.store, lambda: self.grouping.dressing.contracts)
+        self.ingest.undertaker = self.undertaker
         self.stitcher.promises.is_known = self._knows
         self.declared = Declared(self.store, self.rows)
         self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
@@ -151,6 +154,7 @@ class Pipeline:
     def _decide(self, at: float) -> bool:
         """Let trails decide what was waiting for `at`, and write what is declared. True while there is more to do."""
         self.declared.write(round(at, 3))  # samples are of whole milliseconds, as instants are
+        self.undertaker.write(round(at, 3))
         return self.ingest.expire(at)
 
     def use(self, specs: Sequence[GroupSpec]) -> None:

@@ -8,8 +8,11 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from http.client import HTTPException
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from collector.model.errors import TasktrailError
@@ -18,6 +21,7 @@ from collector.settings import DEFAULT_LISTEN
 
 TIMEOUT = 30.0
 _LONGEST_ERROR = 500
+_PIECE = 64 * 1024
 
 
 class RefusedError(TasktrailError):
@@ -58,13 +62,28 @@ class Client:
                 raise TasktrailError(f"--token-file {arguments.token_file}: cannot be read: {error}") from error
             self._headers["Authorization"] = f"Bearer {token}"
 
+    def copy(self, path: str, out: BinaryIO) -> None:
+        """An answer that is no JSON, as it comes, to its end. Raises as `ask` does."""
+        try:
+            with self._open("GET", path, None) as answer:
+                while piece := answer.read(_PIECE):
+                    out.write(piece)
+        except HTTPException as error:
+            raise TasktrailError(f"{self._base}: the answer ended before its end; try again") from error
+
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer's JSON; None where it has none. Raises RefusedError, or TasktrailError where nobody answers."""
+        with self._open(method, path, body) as answer:
+            text = answer.read()
+        return json.loads(text) if text.strip() else None
+
+    @contextmanager
+    def _open(self, method: str, path: str, body: Any) -> Iterator[Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._base + path, data=data, headers=self._headers, method=method)  # noqa: S310  checked above
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
-                text = answer.read()
+                yield answer
         except urllib.error.HTTPError as error:
             raise RefusedError(error.code, f"{self._base}: {_said(error.read(), error.code)}") from error
         except (urllib.error.URLError, OSError, ValueError) as error:
@@ -74,7 +93,6 @@ class Client:
             raise TasktrailError(
                 f"{self._base}: no daemon answers there ({why}); start it, or give its --url"
             ) from error
-        return json.loads(text) if text.strip() else None
 
 
 def _said(body: bytes, status: int) -> str:

@@ -82,5 +82,28 @@ STEPS: tuple[str, ...] = (
         PRIMARY KEY (source, queue)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE dead_letters (
+        id TEXT PRIMARY KEY,
+        task TEXT NOT NULL,
+        queue TEXT NOT NULL,
+        source TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        state TEXT NOT NULL,
+        at REAL NOT NULL,
+        fingerprint TEXT NOT NULL,
+        value BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE dead_letter_history (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        at REAL NOT NULL,
+        state TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        ticket TEXT NOT NULL
+    );
+    CREATE INDEX dead_letter_history_id ON dead_letter_history (id);
+    """,
 )
 """`PRAGMA user_version` counts the steps that a file has taken."""

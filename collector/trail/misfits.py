@@ -9,7 +9,7 @@ from __future__ import annotations
 from collector.model.event import Event
 from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
 from collector.trail.keep import Home, Keep
-from collector.trail.lifecycle import IS_FAILURE, RETRIED
+from collector.trail.lifecycle import DEAD_LETTERED, FAILED, IS_FAILURE, RETRIED
 from collector.trail.promises import Promises
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
@@ -46,6 +46,8 @@ class Misfits:
         self._grace = grace
         self.failed: list[Trail] = []
         """What failed for good in this batch, and must not."""
+        self.told: list[Event] | None = None
+        """Events that told of dead letters, since whoever asks has looked last."""
         self.decided = 0.0
         """The axis time up to which what rests on missing facts is decided."""
 
@@ -83,6 +85,8 @@ class Misfits:
         self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float, out: Transitions
     ) -> int:
         """An event that does not fit the slots: a repeat, the next attempt (slots are made ready), or for `tally`."""
+        if self.told is not None and (kind == DEAD_LETTERED or (kind == FAILED and self._settler.is_must is not None)):
+            self.told.append(event)
         if event.parent_id and not trail.parent_id:  # told late: its parent does not know of it yet
             fill(trail, event, self._texts)
             self._keep.homes[trail.home].links.add(trail, at)
@@ -152,6 +156,8 @@ class Misfits:
             trail.next_eta = event.eta or 0.0
         elif self._settler.is_must is not None and self._settler.is_must(row):
             self.failed.append(trail)
+            if self.told is not None:
+                self.told.append(event)
         self._settler.emit(trail, kind, row, at, trail.error, out)
 
     def open_dead_letters(self, out: Transitions) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import TypeAlias
 
 from collector.trail import tally
 from collector.trail.durations import Duration, runs, total, waits
@@ -31,6 +32,7 @@ from collector.trail.trail import (
     DEAD_UP,
     DOWN,
     DUPLICATE,
+    JUDGED,
     RAN,
     REDELIVERED,
     TOTALLED,
@@ -59,6 +61,11 @@ from collector.trail.transitions import (
     REDELIVERED as FACT_REDELIVERED,
 )
 
+Died: TypeAlias = tuple[Trail, Life, Fact, bool]
+"""A dead letter was opened: of which trail and life, by which fact, and whether that is the second time."""
+Ended: TypeAlias = tuple[int, str, float, bool]
+"""A dead letter was closed: home, task id, axis time, and whether by a success."""
+
 
 class Settler:
     """Settles irregular trails. Shares names, notes and the memory of dead letters and keys with the stitcher."""
@@ -79,6 +86,10 @@ class Settler:
         """The same for idempotency keys."""
         self.dead_overflow = 0
         self.keys_early = 0
+        self.turns: list[Died | Ended] | None = None
+        """Dead letters that were opened and closed, since whoever asks has looked last."""
+        self.died: Callable[[int, str], float | None] | None = None
+        """Whether somebody remembers when the open dead letter of a home and task id died, by the sender's time."""
         self.is_must: Callable[[int], bool] | None = None
         """Whether what is counted under a row must be completed: where it failed for good, it is a dead letter."""
 
@@ -275,45 +286,65 @@ class Settler:
         fact = next(dead, first.fact)
         if not fact.flags & COUNTED:
             return
+        if fact.flags & JUDGED:
+            if closed_at is not None and not fact.flags & DEAD_DOWN:
+                fact.flags |= DEAD_DOWN
+                self._ended(trail, max(closed_at, fact.at), is_success=closed_at != life.closed_at)
+            return
         if not fact.flags & DEAD_UP and trail.dead_row == fact.row:
             fact.flags |= DEAD_UP  # the same dead letter, told again after its trail was forgotten
             trail.dead_row = -1
         if not fact.flags & DEAD_UP or (closed_at is None and fact.flags & DEAD_DOWN):
             # In the second case what closed it was taken for a part of its life, and turned out to be of another.
+            if self.turns is not None:
+                self.turns.append((trail, life, fact, bool(fact.flags & DEAD_DOWN)))
             fact.flags = fact.flags & ~DEAD_DOWN | DEAD_UP
             out.count(fact.row, FACT_DEAD_UP, fact.at)
             if fact.kind != DEAD_LETTERED:  # evidence looks for dead letters, whether or not there is a message
                 code = fact.row * STRIDE + DEAD_LETTERED
                 self._notes.note(code, fact.at, trail.home, trail.task_id, fact.error)
-            self.dead.setdefault(trail.task_id, {})[trail.home] = fact.row
-            self._touch_dead(trail.task_id)
-            if len(self.dead) > self._dead_limit:
-                oldest = next(iter(self.dead))
-                del self.dead[oldest]
-                self._touch_dead(oldest)
-                self.dead_overflow += 1
+            self.hold_dead(trail.task_id, trail.home, fact.row)
         if closed_at is not None and not fact.flags & DEAD_DOWN:
             fact.flags |= DEAD_DOWN
             out.count(fact.row, FACT_DEAD_DOWN, max(closed_at, fact.at))
-            self._forget_dead(trail)
+            self._ended(trail, max(closed_at, fact.at), is_success=closed_at != life.closed_at)
+            self.forget_dead(trail.task_id, trail.home)
 
     def _close_forgotten(self, trail: Trail, out: Transitions) -> None:
         """A new life or a success of an id whose dead letter outlived its trail."""
-        closing = next((fact for fact in trail.facts or () if fact.kind in (SENT, SUCCEEDED)), None)
+        died = None if self.died is None else self.died(trail.home, trail.task_id)
+        after = -inf if died is None else died  # what is older belongs to the life that died, and is told again
+        closing = next((f for f in trail.facts or () if f.kind in (SENT, SUCCEEDED) and (f.time or f.at) > after), None)
         if closing is not None:
             out.count(trail.dead_row, FACT_DEAD_DOWN, closing.at)
             trail.dead_row = -1
-            self._forget_dead(trail)
+            self._ended(trail, closing.at, is_success=closing.kind == SUCCEEDED)
+            self.forget_dead(trail.task_id, trail.home)
+
+    def _ended(self, trail: Trail, at: float, *, is_success: bool) -> None:
+        if self.turns is not None:
+            self.turns.append((trail.home, trail.task_id, at, is_success))
 
     def _touch_dead(self, task_id: str) -> None:
         if self.touched_dead is not None:
             self.touched_dead[task_id] = None
 
-    def _forget_dead(self, trail: Trail) -> None:
-        self._touch_dead(trail.task_id)
-        rows = self.dead.get(trail.task_id, {})
-        if rows.pop(trail.home, None) is not None and not rows:
-            del self.dead[trail.task_id]
+    def hold_dead(self, task_id: str, home: int, row: int) -> None:
+        """Remember an open dead letter; where there are too many, the oldest is forgotten, and stays counted."""
+        self.dead.setdefault(task_id, {})[home] = row
+        self._touch_dead(task_id)
+        if len(self.dead) > self._dead_limit:
+            oldest = next(iter(self.dead))
+            del self.dead[oldest]
+            self._touch_dead(oldest)
+            self.dead_overflow += 1
+
+    def forget_dead(self, task_id: str, home: int) -> None:
+        """A dead letter is open no longer."""
+        self._touch_dead(task_id)
+        rows = self.dead.get(task_id, {})
+        if rows.pop(home, None) is not None and not rows:
+            del self.dead[task_id]
 
     def _durations(self, trail: Trail, life: Life, out: Transitions) -> None:
         """Observe each duration once; what was observed is flagged on any fact of the same kind and attempt."""

@@ -29,6 +29,8 @@ M_UP, M_DOWN, M_IRREGULAR, M_WAITED, M_RAN, M_TOTALLED, M_DUPLICATE = (1 << n fo
 
 # Flags of a fact: what it has already been counted for. They travel with the fact, so nothing counts twice.
 COUNTED, DUPLICATE, REDELIVERED, UP, DOWN, DEAD_UP, DEAD_DOWN, WAITED, RAN, TOTALLED = (1 << n for n in range(10))
+JUDGED = 1 << 10
+"""A verdict took its dead letter down, and nothing takes that up again; with DEAD_DOWN: it ended all the same."""
 
 
 class Fact(msgspec.Struct, gc=False, array_like=True):
@@ -172,7 +174,7 @@ def clear_slots(trail: Trail) -> None:
 def is_settled(fact: Fact) -> bool:
     """Whether nothing that goes up and down is still up because of this fact."""
     flags = fact.flags
-    return not (flags & UP and not flags & DOWN) and not (flags & DEAD_UP and not flags & DEAD_DOWN)
+    return not (flags & UP and not flags & DOWN) and not (flags & DEAD_UP and not flags & (DEAD_DOWN | JUDGED))
 
 
 def counts_of(facts: Iterable[Fact], before: list[int] | None = None) -> list[int]:

@@ -11,6 +11,8 @@ from prometheus_client.metrics_core import Metric
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.axis import Axis
+from collector.deadletter.ledger import Ledger
+from collector.deadletter.record import DeadLetter, Verdict
 from collector.model.record import Outcome, Refusals
 from collector.routing.desk import Desk
 from collector.series.store import Store
@@ -95,6 +97,19 @@ class View(Protocol):
 
     def coverage(self) -> Iterator[Mapping[str, Any] | None]:
         """None after each short step, and at last `tasks`, what each lacks, and `draft`, ready for JSON."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """The dead letters. To be read only: `judge` changes them."""
+        ...
+
+    def judge(self, name: str, verdict: Verdict) -> DeadLetter:
+        """Take a verdict down. Raises KeyError for no such record, and ValueError."""
+        ...
+
+    async def settled(self) -> bool:
+        """Whether all that was decided is on the disk by now; without a state it never is."""
         ...
 
     def runbook(self, name: str) -> str | None:

@@ -1,0 +1,1 @@
+"""The dead-letter ledger: one record for each, from whatever place, with an owner, a clock and a verdict."""

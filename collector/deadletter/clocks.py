@@ -1,0 +1,115 @@
+"""How long the dead letters of each task have waited, and until when they are kept: the oldest and the next, at once.
+
+Takes records as they come and change; gives ages and times per task, queue and source. Pure; what has changed since it
+was noted is passed over when its turn comes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from collector.deadletter.record import UNREVIEWED, DeadLetter
+
+Names: TypeAlias = tuple[str, str, str]
+"""Task, queue, source."""
+_Heap: TypeAlias = list[tuple[float, str]]
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead letters of one task, queue and source. None: there is none, or it is not known."""
+
+    lying: int
+    """How many have a message somewhere, and no end."""
+    unreviewed_since: float | None
+    lying_since: float | None
+    expires_at: float | None
+    """When the first of them is deleted."""
+
+
+def _is_lying(one: DeadLetter) -> bool:
+    return not one.is_ended and not one.is_virtual and one.state != "expired"
+
+
+class _Group:
+    """The clocks of one task, queue and source."""
+
+    def __init__(self) -> None:
+        self.lying: set[str] = set()
+        self.unreviewed: _Heap = []
+        self.oldest: _Heap = []
+        self.expiring: _Heap = []
+
+
+class Clocks:
+    """The clocks of one ledger, whose records it looks up by id."""
+
+    def __init__(self, records: Mapping[str, DeadLetter]) -> None:
+        self._records = records
+        self._groups: dict[Names, _Group] = {}
+        self._expiring: _Heap = []
+
+    def note(self, one: DeadLetter) -> None:
+        """A record that came or changed; it is in the ledger already."""
+        names = one.task, one.queue, one.source
+        group = self._groups.get(names)
+        if group is None:
+            group = self._groups[names] = _Group()
+        if one.state in UNREVIEWED:
+            heapq.heappush(group.unreviewed, (one.at, one.id))
+        if not _is_lying(one):
+            group.lying.discard(one.id)
+            return
+        if one.id not in group.lying:
+            group.lying.add(one.id)
+            heapq.heappush(group.oldest, (one.at, one.id))
+        if one.found.expires_at is not None:
+            heapq.heappush(group.expiring, (one.found.expires_at, one.id))
+            heapq.heappush(self._expiring, (one.found.expires_at, one.id))
+
+    def forget(self, one: DeadLetter) -> None:
+        """A record that left the ledger."""
+        group = self._groups.get((one.task, one.queue, one.source))
+        if group is not None:
+            group.lying.discard(one.id)
+
+    def standings(self) -> Iterator[tuple[Names, Standing]]:
+        """Every task, queue and source that has had any; those of which none is left are given once more, as such."""
+        for names, group in list(self._groups.items()):
+            unreviewed = self._first(group.unreviewed, lambda one: one.state in UNREVIEWED)
+            yield (
+                names,
+                Standing(
+                    lying=len(group.lying),
+                    unreviewed_since=unreviewed,
+                    lying_since=self._first(group.oldest, _is_lying),
+                    expires_at=self._first(group.expiring, _is_lying, by_expiry=True),
+                ),
+            )
+            if not group.lying and unreviewed is None:
+                del self._groups[names]
+
+    def expired(self, at: float) -> Iterator[DeadLetter]:
+        """Those whose message should be gone by now, each once."""
+        while self._expiring and self._expiring[0][0] <= at:
+            due, name = heapq.heappop(self._expiring)
+            one = self._records.get(name)
+            if one is not None and _is_lying(one) and one.found.expires_at == due:
+                yield one
+
+    def next_expiry(self) -> float:
+        """When the next one is looked at; infinity where none is known to leave."""
+        return self._expiring[0][0] if self._expiring else math.inf
+
+    def _first(self, heap: _Heap, holds: Callable[[DeadLetter], bool], *, by_expiry: bool = False) -> float | None:
+        while heap:
+            at, name = heap[0]
+            one = self._records.get(name)
+            if one is not None and holds(one) and (not by_expiry or one.found.expires_at == at):
+                return at
+            heapq.heappop(heap)
+        return None

@@ -1,0 +1,210 @@
+"""One record for each dead letter, its states as a table, and what may be decided of it. Pure values.
+
+`expired` is no end: the message should be gone from where it lay, and nobody has said what becomes of the work.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from collector.deadletter.fingerprint import fingerprint
+from collector.model.death import Death
+
+State: TypeAlias = Literal["open", "acknowledged", "redriven", "discarded", "compensated", "expired"]
+STATES: tuple[State, ...] = ("open", "acknowledged", "redriven", "discarded", "compensated", "expired")
+ENDED: frozenset[str] = frozenset(("redriven", "discarded", "compensated"))
+"""States in which nothing is owed any more."""
+VERDICTS: tuple[State, ...] = ("redriven", "discarded", "compensated")
+"""What somebody may resolve one as."""
+UNREVIEWED: frozenset[str] = frozenset(("open", "expired"))
+"""States in which nobody has looked at it."""
+OBSERVED = "tasktrail"
+"""The actor of what was seen to happen rather than decided by somebody."""
+
+# state → the states that may follow it; from one verdict to another is a correction
+FOLLOWING: dict[State, frozenset[State]] = {
+    "open": frozenset(("acknowledged", "redriven", "discarded", "compensated", "expired")),
+    "acknowledged": frozenset(("acknowledged", "redriven", "discarded", "compensated", "expired")),
+    "expired": frozenset(("acknowledged", "redriven", "discarded", "compensated")),
+    "redriven": frozenset(("redriven", "discarded", "compensated", "open")),
+    "discarded": frozenset(("redriven", "discarded", "compensated")),
+    "compensated": frozenset(("redriven", "discarded", "compensated")),
+}
+LONGEST_ACTOR, LONGEST_REASON, LONGEST_TICKET = 100, 1_000, 200
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the message was before. Empty or None: not told."""
+
+    topic: str = ""
+    partition: int | None = None
+    offset: int | None = None
+    queue: str = ""
+    exchange: str = ""
+    id: str = ""
+    """Of the entry or message there."""
+    group: str = ""
+    """Who consumed it."""
+    reason: str = ""
+    """Why it was moved, in the broker's word."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the dead-letter place tells of one: besides what its trail knows."""
+
+    place: str = ""
+    """Topic/partition, stream, queue or key in which it lies."""
+    receipt: str = ""
+    """Its offset or id there."""
+    origin: Origin = Origin()
+    error: str = ""
+    message: str = ""
+    frame: str = ""
+    """Where the error was raised."""
+    size: int | None = None
+    """Bytes of the message."""
+    preview: str = ""
+    """Its first bytes, masked."""
+    expires_at: float | None = None
+    expires_by: str = ""
+    """What deletes it then."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One dead letter. Times in Unix seconds; None: not known."""
+
+    id: str
+    home: str
+    task_id: str
+    task: str
+    queue: str
+    source: str
+    at: float
+    """When it died, on the source's axis."""
+    when: float
+    is_virtual: bool
+    attempts: int
+    error: str
+    message: str
+    worker: str
+    trace_id: str
+    sent_at: float | None
+    first_failed_at: float | None
+    last_failed_at: float | None
+    found: Found
+    fingerprint: str
+    owner: str
+    review_by: float | None
+    """When somebody must have looked at it by its contract."""
+    state: State = "open"
+    state_at: float = 0.0
+    actor: str = ""
+    reason: str = ""
+    ticket: str = ""
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing is owed any more."""
+        return self.state in ENDED
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the history. Never changed once written."""
+
+    number: int
+    """Of all entries of the ledger, in their order."""
+    id: str
+    at: float
+    state: State
+    actor: str
+    reason: str = ""
+    ticket: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody says of a dead letter, and why."""
+
+    state: State
+    actor: str
+    reason: str
+    ticket: str = ""
+
+
+def checked(verdict: Verdict) -> Verdict:
+    """The verdict without blanks around its texts. Raises ValueError for what is missing, too long or unknown."""
+    if verdict.state not in ("acknowledged", *VERDICTS):
+        raise ValueError(f"`{verdict.state}` is no verdict: there are {', '.join(VERDICTS)}")
+    texts = {"actor": LONGEST_ACTOR, "reason": LONGEST_REASON, "ticket": LONGEST_TICKET}
+    cleaned = {name: str(getattr(verdict, name)).strip() for name in texts}
+    for name, longest in texts.items():
+        if len(cleaned[name]) > longest:
+            raise ValueError(f"{name}: {len(cleaned[name])} characters, at most {longest}")
+    if not cleaned["actor"]:
+        raise ValueError("actor: say who decides")
+    if not cleaned["reason"] and verdict.state != "acknowledged":
+        raise ValueError("reason: say why, whoever reads this later was not there")
+    return msgspec.structs.replace(verdict, **cleaned)
+
+
+def state_of(text: str) -> State:
+    """A state by its name. Raises ValueError."""
+    if text not in STATES:
+        raise ValueError(f"`{text}` is no state: there are {', '.join(STATES)}")
+    return text
+
+
+def id_of(death: Death) -> str:
+    """The same for the same death in every process: 16 hex digits."""
+    parts = (death.home, death.task_id, repr(round(death.when, 3)))
+    return blake2b("\0".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def record(death: Death, found: Found, owner: str, review_within: float | None) -> DeadLetter:
+    """The record of a death, open."""
+    error, message = death.error or found.error, death.message or found.message
+    return DeadLetter(
+        id=id_of(death),
+        home=death.home,
+        task_id=death.task_id,
+        task=death.task,
+        queue=death.queue,
+        source=death.source,
+        at=death.at,
+        when=death.when,
+        is_virtual=death.is_virtual and not found.place,
+        attempts=death.attempts,
+        error=error,
+        message=message,
+        worker=death.worker,
+        trace_id=death.trace_id,
+        sent_at=death.sent_at,
+        first_failed_at=death.first_failed_at,
+        last_failed_at=death.last_failed_at,
+        found=found,
+        fingerprint=fingerprint(death.task, error, message, found.frame),
+        owner=owner,
+        review_by=None if review_within is None else death.at + review_within,
+        state_at=death.at,
+    )
+
+
+def filled(one: DeadLetter, found: Found) -> DeadLetter:
+    """The record with what a place tells that was not known yet. The same object where that is nothing."""
+    said = {
+        name: value
+        for name in Found.__struct_fields__
+        if (value := getattr(found, name)) not in ("", None, Origin())
+        and getattr(one.found, name) in ("", None, Origin())
+    }
+    if not said:
+        return one
+    known = msgspec.structs.replace(one.found, **said)
+    error, message = one.error or known.error, one.message or known.message
+    cause = fingerprint(one.task, error, message, known.frame)
+    is_virtual = one.is_virtual and not known.place
+    return msgspec.structs.replace(
+        one, found=known, error=error, message=message, fingerprint=cause, is_virtual=is_virtual
+    )

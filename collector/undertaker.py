@@ -1,0 +1,161 @@
+"""Dead letters from trails to the ledger: each once, with what its place tells, who answers for it, and its clocks.
+
+Stands between the stitcher, which knows when one is there and when it is over, and the ledger, which knows what was
+decided. Where the two differ after a restart, a verdict holds, and what nobody has decided is open. Glue; synchronous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from collector import dead_places
+from collector.axis import Axis
+from collector.deadletter.ledger import Bounds, Ledger
+from collector.deadletter.record import DeadLetter, Found, Verdict
+from collector.formats import Decoded
+from collector.model.contract import Contracts
+from collector.model.death import Death
+from collector.model.event import Event
+from collector.model.labels import Labels, labels_of
+from collector.model.record import Batch
+from collector.model.secret import mask
+from collector.model.stale import STALE
+from collector.series.store import Store
+from collector.trail.deaths import Deaths
+from collector.trail.stitcher import Stitcher
+from collector.trail.transitions import Transitions
+
+UNREVIEWED_AGE = "dead_letters_unreviewed_age_seconds"
+LENGTH, OLDEST_AGE, EXPIRES = "dead_letter_length", "dead_letter_oldest_age_seconds", "dead_letter_expires_seconds"
+WRITE_SECONDS = 5.0
+"""How often their ages are written for rules."""
+LONGEST_MESSAGE = 300
+"""Characters; masked before it is cut."""
+MOST_UNOPENED = 10_000
+"""Details that wait until their trail says that it is dead; the oldest go."""
+
+
+class Undertaker:
+    """The dead letters of one pipeline."""
+
+    def __init__(self, stitcher: Stitcher, store: Store, contracts: Callable[[], Contracts | None]) -> None:
+        self.ledger = Ledger(Bounds())
+        self.out = Transitions()
+        """What verdicts and restarts changed in the counts, since it was last observed."""
+        self._deaths = Deaths(stitcher.parts, self._died)
+        self._store = store
+        self._contracts = contracts
+        self._unopened: dict[tuple[str, str], Found] = {}
+        self._written: dict[tuple[str, Labels], None] = {}
+        self._write_at = float("-inf")
+
+    # What is counted
+
+    def told(self, axis: Axis, batch: Batch, decoded: Decoded, ats: Sequence[float]) -> None:
+        """A batch was stitched: take down what it tells of dead letters."""
+        told = self._deaths.told()
+        if told:
+            home = f"={axis.application}" if axis.application else axis.name
+            places = {id(event): number for number, event in enumerate(decoded.events)}
+            for event in told:
+                if (number := places.get(id(event))) is not None:
+                    index = number if decoded.sources is None else decoded.sources[number]
+                    found = dead_places.found(batch, index, event, ats[number])
+                    self._unopened[home, event.task_id] = _with_error(found, event)
+        self.turned()
+        for event in told:
+            known = self.ledger.latest(home, event.task_id)
+            if known is not None and not known.is_ended:  # else its trail may still wait for its names
+                self.ledger.fill(home, event.task_id, self._unopened.pop((home, event.task_id), Found()))
+        while len(self._unopened) > MOST_UNOPENED:
+            del self._unopened[next(iter(self._unopened))]
+
+    def turned(self) -> None:
+        """Trails have opened and closed dead letters: take that down too."""
+        for turn in self._deaths.turns():
+            if isinstance(turn, Death):
+                self._open(turn)
+            else:
+                self.ledger.end(turn)
+
+    def _died(self, home: str, task_id: str) -> float | None:
+        known = self.ledger.latest(home, task_id)
+        return None if known is None or known.is_ended else known.when
+
+    def _open(self, death: Death) -> None:
+        contract = (self._contracts() or Contracts()).of(death.task, death.queue)
+        found = self._unopened.pop((death.home, death.task_id), None) or Found()
+        if self.ledger.open(death, found, contract.owner, contract.review_within) == "ended":
+            self._deaths.judge(death.home, death.task_id, death.at, self.out)
+
+    # What people decide
+
+    def judge(self, name: str, verdict: Verdict, at: float) -> DeadLetter:
+        """Take a verdict down. `at`: now, Unix seconds. Raises KeyError for no such record, and ValueError."""
+        if self.ledger.judge(name, verdict, at):
+            one = self.ledger.records[name]
+            self._deaths.judge(one.home, one.task_id, max(one.at, self._store.frontier), self.out)
+        return self.ledger.records[name]
+
+    # A restart
+
+    def resume(self) -> None:
+        """The ledger was restored: bring what the trails count as open in line with it, and it with them."""
+        for death in list(self._deaths.open()):
+            known = self.ledger.latest(death.home, death.task_id)
+            if known is None:
+                self._open(death)
+            elif known.is_ended:
+                self._deaths.judge(death.home, death.task_id, death.at, self.out)
+
+    def recount(self) -> None:
+        """The sources have told again what they had told since the last checkpoint: what is open then counts."""
+        for one in [one for one in self.ledger.records.values() if not one.is_ended]:
+            death = Death(
+                home=one.home,
+                task_id=one.task_id,
+                task=one.task,
+                queue=one.queue,
+                source=one.source,
+                at=one.at,
+                when=one.when,
+            )
+            self._deaths.hold(death, self.out)
+
+    # What rules read
+
+    def write(self, at: float) -> None:
+        """Write ages and times as samples, where their time has come."""
+        if at < self._write_at:
+            return
+        self._write_at = at + WRITE_SECONDS
+        self.ledger.expire(at)
+        written: dict[tuple[str, Labels], None] = {}
+        for (task, queue, source), standing in self.ledger.clocks.standings():
+            labels = labels_of({"task": task, "queue": queue, "source": source})
+            values = {
+                UNREVIEWED_AGE: _since(standing.unreviewed_since, at),
+                LENGTH: float(standing.lying) if standing.lying_since is not None else None,
+                OLDEST_AGE: _since(standing.lying_since, at),
+                EXPIRES: None if standing.expires_at is None else standing.expires_at - at,
+            }
+            for name, value in values.items():
+                if value is not None:
+                    self._store.put(name, labels, at, value)
+                    written[name, labels] = None
+        for name, labels in self._written:
+            if (name, labels) not in written:
+                self._store.put(name, labels, at, STALE)
+        self._written = written
+
+
+def _with_error(found: Found, event: Event) -> Found:
+    """With what the event says of the error, where the place says nothing."""
+    error, message = found.error or event.error or "", found.message or event.error_message or ""
+    return msgspec.structs.replace(found, error=error, message=mask(message)[:LONGEST_MESSAGE])
+
+
+def _since(start: float | None, at: float) -> float | None:
+    return None if start is None else max(0.0, at - start)
