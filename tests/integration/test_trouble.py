@@ -112,10 +112,11 @@ def test_a_broker_dies_and_comes_back(
 ) -> None:
     """While the broker is away SourceBlind fires and nothing resolves; afterwards everything is counted, once."""
     (tmp_path / "rules.yaml").write_text(RULES)
-    mortal.write("before")
     daemon = run("--source", mortal.url, "--rules", "rules.yaml", "--notify", told.url)
-    daemon.wait(lambda: bool(daemon.firing("Failing")), 20, "the failure does not alert")
-    daemon.wait(lambda: not daemon.firing("SourceBlind"), 20, "the source is said to be down")
+    daemon.wait(lambda: daemon.source(mortal.scheme)["up"], 60, "the source does not come up")
+    daemon.wait(lambda: not daemon.firing("SourceBlind"), 60, "the source is said to be down")
+    mortal.write("before")
+    daemon.wait(lambda: bool(daemon.firing("Failing")), 60, "the failure does not alert")
     mortal.broker.kill()
 
     daemon.wait(lambda: bool(daemon.firing("SourceBlind")), 60, "nobody says that the source is down")
