@@ -23,6 +23,7 @@ from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 _BLOCK_MS = 1000
 _MARGIN = 5.0  # seconds that an answer may take beyond the blocking
 _LOOK = 5.0  # seconds between looks at a stream's state; 1 s while it is read behind its end
+_FEWER = 8  # times fewer entries are asked for where an answer was too much
 _GROUPS = 1.0  # seconds between questions about consumer groups
 _START = (0, 0)
 _BODY_NAMES = frozenset(name.encode() for name in BODY_FIELDS)
@@ -56,15 +57,24 @@ class RedisStreamSource:
         self._clock = clock or SystemClock()
 
     async def run(self, intake: Intake) -> None:
-        """Read for ever. A new call makes a new connection, and goes on at the intake's positions."""
-        connection = await connect(self._options.address)
-        try:
-            tail = Tail(self._options, self._clock, connection, intake)
-            await tail.begin()
-            while True:
-                await tail.go_on()
-        finally:
-            connection.close()
+        """Read for ever. A new call makes a new connection, and goes on at the intake's positions.
+
+        Where the server or the link does not stand an answer as large as was asked for, a smaller one is asked for.
+        """
+        options = self._options
+        while True:
+            connection = await connect(options.address)
+            tail = Tail(options, self._clock, connection, intake)
+            try:
+                await tail.begin()
+                while True:
+                    await tail.go_on()
+            except SourceError:
+                if not tail.is_too_much or options.count == 1:
+                    raise
+                options = msgspec.structs.replace(options, count=max(1, options.count // _FEWER))
+            finally:
+                connection.close()
 
 
 class Stream:
@@ -123,6 +133,9 @@ class Tail:
         self._streams: dict[bytes, Stream] = {}
         self._detail = ""
         self._asked_at = -1e9
+        self.is_too_much = False
+        """Whether the connection was lost over an answer: the server hung up on it (its bound on what a client has not
+        read yet), or it had begun and did not come to its end in time."""
 
     async def begin(self) -> None:
         """Find the places to read from."""
@@ -259,18 +272,22 @@ class Tail:
     # What came
 
     async def _read(self) -> Mapping[bytes, Sequence[Any]]:
-        streams = self._streams.values()
-        reply = await self._connection.ask(
-            "XREAD",
-            "COUNT",
-            str(self._options.count),
-            "BLOCK",
-            str(_BLOCK_MS),
-            "STREAMS",
-            *(stream.key for stream in streams),
-            *(_text(stream.position) for stream in streams),
-            seconds=_BLOCK_MS / 1000 + _MARGIN,
-        )
+        streams, connection = self._streams.values(), self._connection
+        try:
+            reply = await connection.ask(
+                "XREAD",
+                "COUNT",
+                str(self._options.count),
+                "BLOCK",
+                str(_BLOCK_MS),
+                "STREAMS",
+                *(stream.key for stream in streams),
+                *(_text(stream.position) for stream in streams),
+                seconds=_BLOCK_MS / 1000 + _MARGIN,
+            )
+        except SourceError:
+            self.is_too_much = connection.is_hung_up or connection.heard_bytes > 0
+            raise
         return dict(reply or ())
 
     async def _ask_groups(self) -> None:
