@@ -15,8 +15,10 @@ from collector.model.secret import Secret
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
 from collector.sources.redis_wire import RedisAddress
 from tests import brokers
+from tests.brokers import install, redis_server
 from tests.brokers.process import Broker, free_port
 from tests.contract_suites.rigs import Notes, RedisRig, running, until
+from tests.integration.live import revive
 
 pytestmark = pytest.mark.redis
 
@@ -223,6 +225,51 @@ def own_redis() -> Iterator[Broker]:
         pytest.skip(str(why))
     yield broker
     broker.stop()
+
+
+async def test_a_server_that_forgot_everything(own_redis: Broker) -> None:
+    """A restart without persistence is a gap of unknown size; what was added since is read whole, though it is more."""
+    host, port = own_redis.host_port
+    command = [install.apt("redis-server", "redis-server"), "--port", str(port), "--bind", host]
+    command += ["--save", "", "--appendonly", "no", "--dir", own_redis.folder]
+    options = RedisStreamOptions(name="r", address=RedisAddress(host=host, port=port), streams=("s",))
+    notes = Notes()
+    for life, count in enumerate((3, 5)):
+        if life:
+            own_redis.kill()
+            revive(own_redis, command, lambda: redis_server.answers(host, port))
+        async with redis.asyncio.Redis.from_url(own_redis.address) as client:
+            for number in range(count):
+                await client.xadd("s", {"data": f"{life}.{number}"})
+        read_before = len(notes.bodies)
+        async with running(RedisStreamSource(options), notes):
+            await until(lambda: len(notes.bodies) == read_before + count and "s" in notes.heads)  # noqa: B023
+    assert [(gap.estimate, gap.reason) for gap in notes.gaps] == [(None, "recreated")]
+
+
+@pytest.mark.parametrize(("policy", "estimate", "bodies"), [("newest", 9, []), ("stop", None, None)])
+async def test_a_lost_position_is_met_as_the_options_say(
+    rig: RedisRig, policy: str, estimate: int | None, bodies: list[bytes] | None
+) -> None:
+    """Instead of from the oldest entry reading goes on at the newest, what is left out counted, or does not go on."""
+    positions: dict[str, int | str] = {}
+    await rig.write([b"0"])
+    await read(rig, 1, Notes(positions))
+    await rig.write([b"%d" % number for number in range(1, 10)])
+    await rig.client.xtrim(rig.place(), maxlen=4, approximate=False)
+    rig.options = replace(rig.options, out_of_range=policy)
+    if bodies is None:
+        with pytest.raises(SourceError, match="start is stop") as caught:
+            await rig.source().run(Notes(positions))
+        assert not caught.value.retryable
+        return
+    notes = Notes(positions)
+    await read(rig, 0, notes)
+    assert ([gap.estimate for gap in notes.gaps], notes.bodies) == ([estimate], bodies)
+    await rig.write([b"new"])
+    again = Notes(positions)
+    await read(rig, 1, again)
+    assert (again.gaps, again.bodies) == ([], [b"new"])
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
