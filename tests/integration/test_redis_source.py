@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from collector.model.errors import SourceError
 from collector.model.secret import Secret
+from collector.sources import redis_groups
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
-from collector.sources.redis_wire import RedisAddress
+from collector.sources.redis_wire import RedisAddress, connect
 from tests import brokers
 from tests.brokers import install, redis_server
 from tests.brokers.process import Broker, free_port
@@ -316,3 +317,24 @@ async def test_a_password_lets_us_in(own_redis: Broker) -> None:
         notes = Notes()
         async with running(RedisStreamSource(RedisStreamOptions(name="r", address=address, streams=("s",))), notes):
             await until(lambda: "s" in notes.heads)  # noqa: B023
+
+
+async def test_a_group_that_is_deleted_meanwhile_is_left_out(rig: RedisRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that goes between two questions about it does not take the source down; the others are told of."""
+    for name in ("stays", "goes"):
+        await rig.client.xgroup_create(rig.place(), name, id="0", mkstream=True)
+    await rig.write([b"0"])
+    for name in ("stays", "goes"):
+        await rig.client.xreadgroup(name, "c", {rig.place(): ">"})
+    connection = await connect(rig.options.address)
+    ask = connection.ask
+
+    async def slow(*words, **how):
+        if words[0] == "XPENDING":
+            await rig.client.xgroup_destroy(rig.place(), "goes")
+        return await ask(*words, **how)
+
+    monkeypatch.setattr(connection, "ask", slow)
+    told = await redis_groups.groups(connection, rig.place().encode())
+    connection.close()
+    assert [group["info"]["name"] for group in told["groups"]] == ["stays"]
