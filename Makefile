@@ -29,6 +29,14 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/tasktrail check rules
 	$(BIN)/tasktrail test rules/shipped_test.yaml
+	$(BIN)/python -m pip check
+	@$(audit)
+
+# Known faults of what we depend on. The list is asked for over the network, so only where somebody has put the tool.
+define audit
+if test -x $(BIN)/pip-audit; then $(BIN)/pip-audit --local --skip-editable; \
+else echo 'make: dependencies were not audited: pip-audit is not in $(VENV), and it asks an advisory service.'; fi
+endef
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers run kafka -- sh -c '$(BIN)/tasktrail bench --kafka "$$TASKTRAIL_TEST_KAFKA" $(ARGS)'
@@ -54,8 +62,8 @@ hooks-full: $(VENV)/.dev
 	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
 
 soak: $(VENV)/.dev
-	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} $(BIN)/python -m pytest -s tests/integration/test_kill.py \
-		tests/integration/test_kill_counts.py $(ARGS)
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
+		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 
 # A million torn inputs over everything that reads bytes of others; FUZZ is how many, and a seed behind it.
 FUZZ ?= 1000000

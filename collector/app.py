@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collector import __version__, contractfile, rulefiles, supervisor
+from collector import __version__, contractfile, doors, rulefiles, supervisor
 from collector.alerting.rulefile import GroupSpec
 from collector.audience import Audience, understood
 from collector.axis import Axis
 from collector.checkpoints import Checkpoints
 from collector.daemon import Daemon
 from collector.delivery import Delivery
+from collector.doors import Doors
 from collector.heartbeat import beat
 from collector.intake import Lane
 from collector.keeper import Keeper
@@ -29,7 +30,6 @@ from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError, TasktrailError
-from collector.model.files import read_text
 from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.pipeline import Limits, Pipeline
@@ -111,10 +111,10 @@ async def run(
     if is_unsent:  # whoever names no target yet shall see what would have been sent
         settings = msgspec.structs.replace(settings, notify=(Secret("log:"),))
     read_contracts = partial(contractfile.load, settings.tasks)
-    specs, contracts, audience, secret = checked(
-        read_rules, read_contracts, partial(audience_of, settings), partial(token, settings)
+    specs, contracts, audience, guarded = checked(
+        read_rules, read_contracts, partial(audience_of, settings), partial(doors.read, settings)
     )
-    loaded = _Loaded(specs, read_rules, contracts, read_contracts, audience, secret, is_unsent)
+    loaded = _Loaded(specs, read_rules, contracts, read_contracts, audience, guarded, is_unsent)
     state = open_state(settings.state, os.environ, clock.now())
     try:
         return await _run(settings, stop, hurry, clock, parts, loaded, state)
@@ -130,7 +130,7 @@ class _Loaded(msgspec.Struct, frozen=True):
     contracts: Contracts | None
     read_contracts: Callable[[], Contracts | None]
     audience: Audience
-    secret: Secret | None
+    doors: Doors
     is_unsent: bool
 
 
@@ -178,10 +178,11 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     listener = Listener(
         application(
             daemon,
-            token=loaded.secret,
+            token=loaded.doors.token,
             public_metrics=settings.public_metrics,
             external_url=settings.external_url or "",
-        )
+        ),
+        loaded.doors.tls,
     )
     port = await listening(listener, settings.address)
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
@@ -301,19 +302,6 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
     return pulled
 
 
-def token(settings: Settings) -> Secret | None:
-    """The bearer token. Raises ProblemsError where its file cannot be read or is empty."""
-    if settings.token_file is None:
-        return None
-    try:
-        text = read_text(settings.token_file).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemsError([Problem(settings.token_file, 1, 1, f"the token cannot be read: {error}")]) from error
-    if not text:
-        raise ProblemsError([Problem(settings.token_file, 1, 1, "the token is empty: write one line into this file")])
-    return Secret(text)
-
-
 async def listening(listener: Listener, address: tuple[str, int]) -> int:
     """The port that is listened on. Raises TasktrailError where the address cannot be had."""
     host, port = address
@@ -326,7 +314,8 @@ async def listening(listener: Listener, address: tuple[str, int]) -> int:
 
 
 def _say_hello(settings: Settings, telemetry: Telemetry, port: int) -> None:
-    telemetry.said("tasktrail %s listens on http://%s:%d", __version__, shown(settings.address[0]), port)
+    scheme = "https" if settings.tls_cert_file else "http"
+    telemetry.said("tasktrail %s listens on %s://%s:%d", __version__, scheme, shown(settings.address[0]), port)
     if not settings.external_url:
         telemetry.said("no --external-url: messages carry the first lines of the runbook in place of a link")
 

@@ -26,6 +26,7 @@ from collector.pipeline import Pipeline
 from collector.series import saving as series_saving
 from collector.state import checkpoint
 from collector.state.checkpoint import Commit, Log, Saved
+from collector.suspects import Suspects
 from collector.telemetry import Telemetry
 from collector.ticker import Standing
 from collector.trail import saving as trail_saving
@@ -62,6 +63,7 @@ class Checkpoints:
 
     def __init__(self, directory: Path, clock: Clock, telemetry: Telemetry) -> None:
         """Looks through the directory. Raises OSError where it cannot be read."""
+        self._directory = directory
         self._gate = Gate()
         self._clock = clock
         self._telemetry = telemetry
@@ -130,9 +132,11 @@ class Checkpoints:
         """Let each source go on where it was; what is known to be missing is put on record. `gate`: theirs."""
         self._gate = gate
         now = self._clock.now()
+        suspects = self._suspects()
         is_lost = self._saved is None and bool(self._found.problems or self._found.saved)
         for lane in lanes:
             axis = lane.axis
+            lane.suspects = suspects
             saved = self._axes.get(axis.name) if self._saved else None
             if saved is not None:
                 axis.restore(saved)
@@ -143,6 +147,18 @@ class Checkpoints:
             elif self._saved and saved and axis.is_pushed and saved.totals.read and not self._saved.commit.is_last:
                 since, self.lost_until = self._saved.commit.at, now
                 lane.gap(Gap(source=axis.name, place="", start=since, end=now, estimate=None, reason=CRASH))
+
+    def _suspects(self) -> Suspects | None:
+        """The notes of what was being read when the former process died; None where the disk does not take any."""
+        try:
+            suspects = Suspects(self._directory)
+        except (OSError, ValueError) as error:
+            self._telemetry.state_damaged(f"what is being read cannot be noted: {error}")
+            return None
+        if (span := suspects.died_in) is not None:
+            where = f"{span.count} records of {span.source}, {span.place} from {span.first}"
+            self._telemetry.said("state: the process before this one died while it read %s", where)
+        return suspects
 
     # Running
 

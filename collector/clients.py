@@ -99,6 +99,7 @@ def redis_stream(url: SourceUrl) -> Callable[[], Source]:
         streams=_with_roles(url),
         groups=is_messages(url),
         start_max_age=url.start_max_age,
+        out_of_range=url.options.get("start", "oldest"),  # type: ignore[arg-type]  # the table has checked the word
     )
     return lambda: RedisStreamSource(options)
 

@@ -13,12 +13,15 @@ from collections.abc import Callable
 
 from collector.axis import Axis
 from collector.formats import Decode, Reject
+from collector.formats.decoded import FIRST_BYTES
+from collector.formats.recognise import part
 from collector.gate import Gate
-from collector.ingest import Ingest, chunks
+from collector.ingest import INTERNAL_ERROR, Ingest, chunks
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Gap, Outcome, Receipt, Refusals, Source
 from collector.model.secret import mask
+from collector.suspects import GUILTY_AFTER, Suspects
 from collector.telemetry import Telemetry
 
 FIRST_WAIT = 0.5
@@ -47,6 +50,8 @@ class Lane:
         self._telemetry = telemetry
         self._counted = counted
         self._gate = gate or Gate()
+        self.suspects: Suspects | None = None
+        """Who notes what is being read, where there is a disk to note it on."""
         telemetry.source_named(axis.name)
 
     def position(self, place: str) -> Receipt | None:
@@ -64,18 +69,40 @@ class Lane:
         total = Outcome()
         await self._gate.passed()
         with self._gate.inside():
-            parts = deque(chunks(batch))
+            suspects = self.suspects if batch.bodies and batch.position is not None else None
+            parts = deque(chunks(batch, 1) if suspects and suspects.wants_care(batch) else chunks(batch))
             try:
-                self.count(parts.popleft(), total, refusals)
+                self._step(parts.popleft(), suspects, total, refusals)
                 while parts:
                     await asyncio.sleep(0)
-                    self.count(parts.popleft(), total, refusals)
+                    self._step(parts.popleft(), suspects, total, refusals)
             finally:  # also where it is cancelled, what was begun is finished: its position stands at its end
                 while parts:
-                    self.count(parts.popleft(), total, refusals)
+                    self._step(parts.popleft(), suspects, total, refusals)
         if batch.bodies:
             await asyncio.sleep(0)
         return total
+
+    def _step(self, piece: Batch, suspects: Suspects | None, total: Outcome, refusals: Refusals | None) -> None:
+        """Count a piece; where it ends the process, the next one knows. `suspects`: None for what is not read again."""
+        if suspects is None:
+            self.count(piece, total, refusals)
+            return
+        if len(piece.bodies) == 1 and suspects.is_guilty(piece, piece.receipts[0]):
+            why = f"record {piece.receipts[0]}: the process has ended {GUILTY_AFTER} times while it was read"
+            self.refuse(piece.place, piece.bodies[0][:FIRST_BYTES], INTERNAL_ERROR, why)
+            total.add(Outcome(read=1, malformed=1))
+            empty = part(piece, 0, 0)
+            empty.is_head, empty.position = piece.is_head, piece.position
+            self.count(empty, total)
+            return
+        suspects.begin(piece)
+        try:
+            self.count(piece, total, refusals)
+        except BaseException:
+            suspects.fail()
+            raise
+        suspects.end()
 
     def count(self, batch: Batch, total: Outcome, refusals: Refusals | None = None) -> None:
         """One step."""

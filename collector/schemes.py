@@ -42,6 +42,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
 
 _FLAG = Option(("true", "false"))
 _FORM = Option(("native", "messages"))
+_START = Option(("oldest", "newest", "stop"))
+"""Where reading goes on where the broker no longer has the position."""
 _TEXT = Option()
 _SECRET = Option(is_secret=True)
 
@@ -149,7 +151,7 @@ SCHEMES: dict[str, Scheme] = {
             "ssl_keyfile": _TEXT,
             "ssl_password": _SECRET,
             "ssl_check_hostname": _FLAG,
-            "start": Option(("oldest", "newest", "stop")),
+            "start": _START,
             "format": _FORM,
             "retry": _TEXT,
             "dead_letter": _TEXT,
@@ -163,6 +165,7 @@ SCHEMES: dict[str, Scheme] = {
         items="streams",
         options={
             "streams": _TEXT,
+            "start": _START,
             "password": _SECRET,
             "tls": _FLAG,
             "ssl_cafile": _TEXT,

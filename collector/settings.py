@@ -62,6 +62,9 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
     external_url: Url | None = None
     token_file: str | None = None
     public_metrics: bool = False
+    tls_cert_file: str | None = None
+    """PEM: the listener speaks TLS with this certificate. `tls_key_file`: its key, where it stands in another file."""
+    tls_key_file: str | None = None
     heartbeat_url: Secret | None = None
     """Asked for (GET) every `heartbeat_interval`, as long as alerts would come."""
     heartbeat_interval: Duration = Duration(60)

@@ -17,7 +17,8 @@ import msgspec
 
 from collector.model.clock import Clock, SystemClock
 from collector.model.record import Batch, Intake
-from collector.sources.redis_stream import RedisStreamOptions, Stream, Tail, times_of
+from collector.sources.redis_entries import times_of
+from collector.sources.redis_stream import RedisStreamOptions, Stream, Tail
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 PREFIX = "bull"

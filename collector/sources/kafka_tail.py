@@ -30,9 +30,20 @@ _DISCOVERY = 2.0  # seconds between looks at the metadata, which refreshes itsel
 class _Place:
     """One partition as it is read."""
 
-    __slots__ = ("end", "head_at", "heard_at", "moved_at", "name", "polled_at", "position", "record_at", "told_at")
+    __slots__ = (
+        "end",
+        "head_at",
+        "heard_at",
+        "moved_at",
+        "name",
+        "newest_ms",
+        "polled_at",
+        "position",
+        "record_at",
+        "told_at",
+    )
 
-    def __init__(self, name: str, position: int, end: int, now: float) -> None:
+    def __init__(self, name: str, position: int, end: int, now: float, newest_ms: int = 0) -> None:
         self.name = name
         self.position = position
         self.end = end
@@ -45,6 +56,9 @@ class _Place:
         """When the broker last answered about this partition."""
         self.moved_at = now
         """When the position last moved, or stood at the end."""
+        self.newest_ms = newest_ms
+        """The newest time of a record that was read, as the broker has it; 0: none. What is older than all of a log's
+        records was no part of it."""
         self.polled_at: int | None = None
         self.record_at = 0.0
         """Time of the last record, Unix seconds."""
@@ -97,7 +111,10 @@ class Tail:
         fresh = [place for place, leads in leaders.items() if leads and place not in self._places]
         if fresh:
             await self._start(fresh)
-        there = frozenset(place for place in leaders if place in self._places)
+        led = frozenset(place for place, leads in leaders.items() if leads and place in self._places)
+        if back := led - self._assigned - set(fresh):
+            await self._return(back)
+        there = frozenset(place for place in leaders if place in self._assigned or place in led)
         if there != self._assigned:
             self._assign(there)
         self._tell(there)
@@ -137,18 +154,46 @@ class Tail:
         now = self._clock.monotonic()
         for place in places:
             stored = self._stored(place)
-            position = aged[place] if stored is None else stored
-            self._places[place] = _Place(_name(place), position, ends[place], now)
+            position, newest_ms = (aged[place], 0) if stored is None else stored
+            self._places[place] = _Place(_name(place), position, ends[place], now, newest_ms)
             if position == ends[place]:
                 self._places[place].head_at = now
-            if not begins[place] <= position <= ends[place]:
-                await self._miss(place, begins[place], ends[place])
+        await self._check(places, begins, ends)
+        for place in places:
             # Before anything is read the intake knows all places: an unread one holds back what rests on all of them.
             await self._intake.take(self._batch(self._places[place], (), [], self._clock.now()))
 
-    def _stored(self, place: TopicPartition) -> int | None:
+    async def _return(self, places: Collection[TopicPartition]) -> None:
+        """Partitions that were not there for a while: other ones, perhaps, under the same name."""
+        ends = await self._ask(self._consumer.end_offsets(places))
+        await self._check(places, await self._ask(self._consumer.beginning_offsets(places)), ends)
+
+    async def _check(
+        self,
+        places: Collection[TopicPartition],
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        """Whether the broker still has the positions, and whether they are positions in the log that is there now.
+
+        A log that has all its records, and whose oldest is younger than what we have read, was made since.
+        """
+        asked = [place for place in places if begins[place] == 0 < self._places[place].position <= ends[place]]
+        asked = [place for place in asked if self._places[place].newest_ms]
+        oldest = await self._ask(self._consumer.offsets_for_times(dict.fromkeys(asked, 0))) if asked else {}
+        for place in places:
+            state, first = self._places[place], oldest.get(place)
+            is_another = first is not None and first.timestamp > state.newest_ms
+            if is_another or not begins[place] <= state.position <= ends[place]:
+                await self._miss(place, begins[place], ends[place], is_another=is_another)
+
+    def _stored(self, place: TopicPartition) -> tuple[int, int] | None:
+        """Offset, and the newest time that was read."""
         position = self._intake.position(_name(place))
-        return None if position is None else int(position)
+        if position is None:
+            return None
+        offset, _, newest_ms = str(position).partition("/")
+        return int(offset), int(newest_ms or 0)
 
     async def _aged(
         self,
@@ -162,10 +207,10 @@ class Tail:
         found = await self._ask(self._consumer.offsets_for_times(dict.fromkeys(places, since)))
         return {place: found[place].offset if found.get(place) else ends[place] for place in places}
 
-    async def _miss(self, place: TopicPartition, begin: int, end: int) -> None:
+    async def _miss(self, place: TopicPartition, begin: int, end: int, *, is_another: bool = False) -> None:
         """The broker does not have the position: say what is missing, and go on where the options say."""
         state, policy = self._places[place], self._options.out_of_range
-        ahead = state.position > end
+        ahead = is_another or state.position > end
         what = f"{state.name}: position {state.position} is not in {begin} to {end}"
         if policy == "stop":
             raise SourceError(f"{what}; out_of_range is stop", retryable=False)
@@ -184,7 +229,7 @@ class Tail:
                 reason="recreated" if ahead else "retention",
             )
         )
-        state.position = begin if policy == "oldest" else end
+        state.position, state.newest_ms = (begin if policy == "oldest" else end), 0
 
     async def _replace(self, error: OffsetOutOfRangeError) -> None:
         """The log moved on while we read."""
@@ -224,6 +269,7 @@ class Tail:
             state.head_at = state.told_at = tick
         if times:
             state.record_at = times[-1]
+            state.newest_ms = max(state.newest_ms, records[0].timestamp or 0, records[-1].timestamp or 0)
         await self._intake.take(self._batch(state, records, times, now))
         await asyncio.sleep(0)  # buffered records come without waiting; others on the loop must have their turn
 
@@ -245,7 +291,7 @@ class Tail:
             else None,
             tap="kafka",
             is_head=state.position >= state.end,
-            position=state.position,
+            position=f"{state.position}/{state.newest_ms}" if state.newest_ms else state.position,
         )
 
     def _end(self, place: TopicPartition) -> int | None:

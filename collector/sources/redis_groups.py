@@ -16,6 +16,9 @@ MOST_PENDING = 1000
 """Pending entries per group that are looked at, oldest first: those that hang."""
 
 
+_GONE = "NOGROUP"
+
+
 async def groups(connection: RedisConnection, stream: bytes) -> dict[str, Any] | None:
     """The groups of a stream; None where it has none, or is not there. Raises SourceError."""
     try:
@@ -27,14 +30,20 @@ async def groups(connection: RedisConnection, stream: bytes) -> dict[str, Any] |
     if not infos:
         return None
     length = await connection.ask("XLEN", stream)
-    return {"len": length, "groups": [await _group(connection, stream, _pairs(info)) for info in infos[:MOST_GROUPS]]}
+    found = [await _group(connection, stream, _pairs(info)) for info in infos[:MOST_GROUPS]]
+    return {"len": length, "groups": [group for group in found if group is not None]}
 
 
-async def _group(connection: RedisConnection, stream: bytes, info: dict[str, Any]) -> dict[str, Any]:
+async def _group(connection: RedisConnection, stream: bytes, info: dict[str, Any]) -> dict[str, Any] | None:
+    """One group; None where somebody has deleted it just now."""
     name = info["name"]
-    consumers = [_pairs(one) for one in await connection.ask("XINFO", "CONSUMERS", stream, name)]
-    rows = await connection.ask("XPENDING", stream, name, "-", "+", str(MOST_PENDING)) if info["pending"] else []
-    return {"info": info, "consumers": consumers, "pending": [_pending(row) for row in rows]}
+    listed = await connection.ask("XINFO", "CONSUMERS", stream, name, tolerated=_GONE)
+    rows: Any = []
+    if info["pending"]:
+        rows = await connection.ask("XPENDING", stream, name, "-", "+", str(MOST_PENDING), tolerated=_GONE)
+    if listed is None or rows is None:
+        return None
+    return {"info": info, "consumers": list(map(_pairs, listed)), "pending": list(map(_pending, rows))}
 
 
 def _pending(row: Sequence[Any]) -> dict[str, Any]:

@@ -9,27 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
 from collector.model.event import EARLIEST
-from collector.model.record import BODY_FIELDS, Batch, Gap, Intake, Receipt
+from collector.model.record import Batch, Gap, Intake, Receipt
 from collector.sources import redis_groups
+from collector.sources.redis_entries import EntryId, body_of, entry_id, text_of, times_of
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 _BLOCK_MS = 1000
 _MARGIN = 5.0  # seconds that an answer may take beyond the blocking
 _LOOK = 5.0  # seconds between looks at a stream's state; 1 s while it is read behind its end
+_FEWER = 8  # times fewer entries are asked for where an answer was too much
 _GROUPS = 1.0  # seconds between questions about consumer groups
 _START = (0, 0)
-_BODY_NAMES = frozenset(name.encode() for name in BODY_FIELDS)
-_OPENINGS = frozenset(b'{["') | frozenset(range(0x80, 0xA0)) | frozenset({0xDC, 0xDD, 0xDE, 0xDF})
-"""First bytes of JSON objects, lists and strings, and of msgpack maps and arrays."""
-
-EntryId = tuple[int, int]
 
 
 class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +39,8 @@ class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to look every second at what the consumer groups of the streams are doing."""
     start_max_age: float | None = 3600.0
     """How far back reading starts where there is no position, seconds; None: from the oldest entry."""
+    out_of_range: Literal["oldest", "newest", "stop"] = "oldest"
+    """Where reading goes on, if at all, where entries were lost before they were read."""
     count: int = 1000
     """Entries per stream and question, at most."""
     chunk: int = 1000
@@ -56,15 +55,24 @@ class RedisStreamSource:
         self._clock = clock or SystemClock()
 
     async def run(self, intake: Intake) -> None:
-        """Read for ever. A new call makes a new connection, and goes on at the intake's positions."""
-        connection = await connect(self._options.address)
-        try:
-            tail = Tail(self._options, self._clock, connection, intake)
-            await tail.begin()
-            while True:
-                await tail.go_on()
-        finally:
-            connection.close()
+        """Read for ever. A new call makes a new connection, and goes on at the intake's positions.
+
+        Where the server or the link does not stand an answer as large as was asked for, a smaller one is asked for.
+        """
+        options = self._options
+        while True:
+            connection = await connect(options.address)
+            tail = Tail(options, self._clock, connection, intake)
+            try:
+                await tail.begin()
+                while True:
+                    await tail.go_on()
+            except SourceError:
+                if not tail.is_too_much or options.count == 1:
+                    raise
+                options = msgspec.structs.replace(options, count=max(1, options.count // _FEWER))
+            finally:
+                connection.close()
 
 
 class Stream:
@@ -123,6 +131,9 @@ class Tail:
         self._streams: dict[bytes, Stream] = {}
         self._detail = ""
         self._asked_at = -1e9
+        self.is_too_much = False
+        """Whether the connection was lost over an answer: the server hung up on it (its bound on what a client has not
+        read yet), or it had begun and did not come to its end in time."""
 
     async def begin(self) -> None:
         """Find the places to read from."""
@@ -164,8 +175,8 @@ class Tail:
         stored = self._intake.position(name)
         if stored is not None:
             position, _, index = str(stored).partition("/")
-            entry_id = _entry_id(position.encode())
-            return Stream(name, entry_id, int(index) if index else None, is_read=entry_id != _START)
+            at = entry_id(position.encode())
+            return Stream(name, at, int(index) if index else None, is_read=at != _START)
         if self._options.start_max_age is None:
             return Stream(name, _START)
         seconds, micros = await self._connection.ask("TIME")  # ids follow the server's clock
@@ -195,8 +206,8 @@ class Tail:
         first = said[b"first-entry"]
         return _State(
             length=said[b"length"],
-            last=_entry_id(said[b"last-generated-id"]),
-            first=_entry_id(first[0]) if first else None,
+            last=entry_id(said[b"last-generated-id"]),
+            first=entry_id(first[0]) if first else None,
             added=said.get(b"entries-added"),
         )
 
@@ -209,11 +220,12 @@ class Tail:
 
     def _compare(self, stream: Stream, state: _State) -> None:
         """Settle what happened behind our back, and learn how many entries lie before the position."""
-        now = self._clock.now()
         if stream.is_read and state.last < stream.position:
             # A stream that was only emptied keeps its last id, so this is another one, made since.
-            self._miss(stream, now, None, "recreated")
+            self._miss(stream, self._clock.now(), None, "recreated")
             stream.position, stream.index, stream.is_read = _START, 0, False
+            if self._options.out_of_range == "newest":
+                stream.position, stream.index, stream.is_read = state.last, state.added, True
         if stream.index is not None and state.added is not None and state.added < stream.index:
             stream.index = None  # made anew with later ids
         unread = None
@@ -224,18 +236,36 @@ class Tail:
             unread = state.length
         if unread is None:
             return
-        first = state.first[0] / 1000 if state.first and state.first > stream.position else now
-        missed = None
+        skipped = self._settle(stream, state, unread)
+        if skipped:
+            stream.position = state.last
+        if state.added is not None:
+            stream.index = state.added - unread + skipped
+
+    def _settle(self, stream: Stream, state: _State, unread: int) -> int:
+        """What is missing before the `unread` entries that are there; how many of those are left out as well."""
+        now = self._clock.now()
+        first = min(state.first[0] / 1000, now) if state.first and state.first > stream.position else now
         if stream.index is not None and state.added is not None:
             missed = state.added - stream.index - unread
-        if missed is not None and missed > 0:
-            self._miss(stream, min(first, now), missed, "trimmed")
-        elif missed is None and unread and stream.is_read and not stream.is_head:
-            self._miss(stream, min(first, now), None, "trimmed")  # the position's own entry is gone, at least
-        if state.added is not None:
-            stream.index = state.added - unread
+            if missed > 0:
+                return self._miss(stream, first, missed, "trimmed", unread)
+            if missed < 0 and stream.is_read:  # fewer were ever added than would have been
+                return self._miss(stream, first, None, "recreated", unread)
+        elif unread and stream.is_read and not stream.is_head:
+            return self._miss(stream, first, None, "trimmed", unread)  # the position's own entry is gone, at least
+        return 0
 
-    def _miss(self, stream: Stream, end: float, estimate: int | None, reason: str) -> None:
+    def _miss(self, stream: Stream, end: float, estimate: int | None, reason: str, unread: int = 0) -> int:
+        """Say what is missing. Gives how many of those that are there are left out, too: what the options say.
+
+        Raises SourceError where they say stop.
+        """
+        policy = self._options.out_of_range
+        if policy == "stop":
+            what = f"{stream.name}: entries behind {text_of(stream.position)} are gone ({reason})"
+            raise SourceError(f"{what}; start is stop", retryable=False)
+        skipped = unread if policy == "newest" else 0
         start = stream.position[0] / 1000
         self._intake.gap(
             Gap(
@@ -243,10 +273,11 @@ class Tail:
                 place=stream.name,
                 start=min(start, end) if start >= EARLIEST else end,
                 end=end,
-                estimate=estimate,
+                estimate=None if estimate is None else estimate + skipped,
                 reason=reason,
             )
         )
+        return skipped
 
     def tell(self) -> None:
         """Say what is read, where that is news."""
@@ -259,18 +290,22 @@ class Tail:
     # What came
 
     async def _read(self) -> Mapping[bytes, Sequence[Any]]:
-        streams = self._streams.values()
-        reply = await self._connection.ask(
-            "XREAD",
-            "COUNT",
-            str(self._options.count),
-            "BLOCK",
-            str(_BLOCK_MS),
-            "STREAMS",
-            *(stream.key for stream in streams),
-            *(_text(stream.position) for stream in streams),
-            seconds=_BLOCK_MS / 1000 + _MARGIN,
-        )
+        streams, connection = self._streams.values(), self._connection
+        try:
+            reply = await connection.ask(
+                "XREAD",
+                "COUNT",
+                str(self._options.count),
+                "BLOCK",
+                str(_BLOCK_MS),
+                "STREAMS",
+                *(stream.key for stream in streams),
+                *(text_of(stream.position) for stream in streams),
+                seconds=_BLOCK_MS / 1000 + _MARGIN,
+            )
+        except SourceError:
+            self.is_too_much = connection.is_hung_up or connection.heard_bytes > 0
+            raise
         return dict(reply or ())
 
     async def _ask_groups(self) -> None:
@@ -285,7 +320,7 @@ class Tail:
                         source=self._options.name,
                         place=stream.name,
                         bodies=[msgspec.json.encode(said)],
-                        receipts=[_text(stream.position)],
+                        receipts=[text_of(stream.position)],
                         received_at=self._clock.now(),
                         tap="redis-key",
                         about=[about],
@@ -318,11 +353,11 @@ class Tail:
                 bodies.append(flat[1])
                 fields.append(None)
             else:
-                body, others = _body(flat)
+                body, others = body_of(flat)
                 bodies.append(body)
                 fields.append(others)
         if entries:
-            stream.position = _entry_id(entries[-1][0])
+            stream.position = entry_id(entries[-1][0])
             stream.index = None if stream.index is None else stream.index + len(entries)
             stream.is_read = True
         receipts: list[Receipt] = [entry[0].decode() for entry in entries]
@@ -345,36 +380,6 @@ def _described(there: Sequence[str], missing: Sequence[str]) -> str:
     return "; ".join(said + [f"waits for stream {name}, which does not exist" for name in missing])
 
 
-def times_of(ids: Sequence[bytes], now: float) -> list[float]:
-    """The times in entry ids; arrival for ids that somebody made up; never ahead of now."""
-    times = [int(entry_id.partition(b"-")[0]) / 1000 for entry_id in ids]
-    if times and (times[0] < EARLIEST or times[-1] > now):
-        times = [now if at < EARLIEST else min(at, now) for at in times]
-    return times
-
-
-def _body(flat: Sequence[bytes]) -> tuple[bytes, dict[str, str] | None]:
-    """An entry of several fields: the one that holds an event, with the others beside it; else all as fields."""
-    names = flat[::2]
-    for name, value in zip(names, flat[1::2], strict=False):
-        if name in _BODY_NAMES and value and value[0] in _OPENINGS:
-            return value, _decoded(pair for pair in zip(names, flat[1::2], strict=False) if pair[0] != name)
-    return b"", _decoded(zip(names, flat[1::2], strict=False))
-
-
-def _decoded(pairs: Any) -> dict[str, str]:
-    return {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs}
-
-
-def _entry_id(text: bytes) -> EntryId:
-    millis, _, number = text.partition(b"-")
-    return int(millis), int(number or 0)
-
-
-def _text(entry_id: EntryId) -> str:
-    return f"{entry_id[0]}-{entry_id[1]}"
-
-
 def _position(stream: Stream) -> str:
-    entry_id = _text(stream.position)
-    return entry_id if stream.index is None else f"{entry_id}/{stream.index}"
+    at = text_of(stream.position)
+    return at if stream.index is None else f"{at}/{stream.index}"

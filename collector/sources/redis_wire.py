@@ -52,6 +52,10 @@ class RedisConnection:
         self._parser = hiredis.Reader()
         self._turn = asyncio.Lock()
         """Whose question is under way: answers come in the order of questions."""
+        self.is_hung_up = False
+        """Whether the server has closed it."""
+        self.heard_bytes = 0
+        """Of the answers to the last question."""
 
     async def ask(self, *words: str | bytes, seconds: float = 5.0, tolerated: str = "") -> Any:
         """The reply (bytes, int, list, None). Raises SourceError: an error reply, a lost connection, no answer.
@@ -73,6 +77,7 @@ class RedisConnection:
         replies: list[Any] = []
         try:
             async with asyncio.timeout(seconds), self._turn:
+                self.heard_bytes = 0
                 self._writer.write(b"".join(map(hiredis.pack_command, commands)))  # type: ignore[arg-type]  # its stub
                 while len(replies) < len(commands):
                     replies.append(await self._reply())
@@ -95,7 +100,9 @@ class RedisConnection:
         try:
             while (reply := self._parser.gets()) is False:
                 data = await self._reader.read(_READ)
+                self.heard_bytes += len(data)
                 if not data:
+                    self.is_hung_up = True
                     raise SourceError(f"{self.address}: the server closed the connection")
                 self._parser.feed(data)
         except (OSError, hiredis.ProtocolError) as error:

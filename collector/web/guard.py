@@ -1,11 +1,13 @@
 """Who may ask what: one table of doors, one middleware that reads it.
 
 Without a token, writes are taken only over loopback and without a foreign Origin. With one, writes and all reads off
-loopback need it as a bearer token; health never does, /metrics not where it was made public.
+loopback need it as a bearer token; health never does, /metrics not where it was made public. An address that guesses
+at it is not listened to for a while.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 from urllib.parse import urlsplit
@@ -14,6 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from collector.model.secret import Secret
+from collector.web.attempts import WITHIN, Attempts
 
 HEALTH = frozenset({"/-/healthy", "/-/ready", "/healthz", "/readyz"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -65,6 +68,7 @@ def guard(
     Paths that begin with `signed` carry what allows them, and need no token; a page of ours may also have the name that
     `external_host` gives, as a proxy in front of us has.
     """
+    attempts = Attempts()
     free = HEALTH | {"/metrics"} if public_metrics else HEALTH
 
     @web.middleware
@@ -84,8 +88,25 @@ def guard(
         if token is None:
             if not here:
                 raise web.HTTPForbidden(text="refused: without --token-file only this machine may ask\n")
-        elif (is_write or not here) and not has_token(request, token):
-            raise web.HTTPUnauthorized(text="a bearer token is needed\n", headers={"WWW-Authenticate": "Bearer"})
+        elif is_write or not here:
+            _let_in(request, token, None if here else attempts)
         return await handler(request)
 
     return middleware
+
+
+def _let_in(request: web.Request, token: Secret, attempts: Attempts | None) -> None:
+    """Raises what is answered where the token is missing, wrong, or was guessed at too often from there.
+
+    `attempts`: None for this machine, of which nobody is to be barred by another.
+    """
+    address, now = request.remote or "", asyncio.get_running_loop().time()
+    if attempts is not None and attempts.is_barred(address, now):
+        text = "too many wrong tokens from this address: wait a minute\n"
+        raise web.HTTPTooManyRequests(text=text, headers={"Retry-After": f"{WITHIN:.0f}"})
+    if not has_token(request, token):
+        if attempts is not None and "Authorization" in request.headers:  # without one, nobody has guessed
+            attempts.wrong(address, now)
+        raise web.HTTPUnauthorized(text="a bearer token is needed\n", headers={"WWW-Authenticate": "Bearer"})
+    if attempts is not None:
+        attempts.right(address)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -273,6 +274,20 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 )
 
 
+HARMLESS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Of every answer, where it does not say otherwise: nothing in it runs, is framed, or tells others where it was."""
+
+
+async def _harmless(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HARMLESS.items():
+        response.headers.setdefault(name, value)
+
+
 def application(
     view: View, *, token: Secret | None = None, public_metrics: bool = False, external_url: str = ""
 ) -> web.Application:
@@ -286,6 +301,7 @@ def application(
         external_host=urlsplit(external_url).netloc,
     )
     app = web.Application(middlewares=[doors])
+    app.on_response_prepare.append(_harmless)
     app[VIEW] = view
     app[HELD] = Counter()
     app[QUERIES] = asyncio.Semaphore(SIMULTANEOUS)
@@ -297,7 +313,8 @@ def application(
 class Listener:
     """The socket in front of an application."""
 
-    def __init__(self, app: web.Application) -> None:
+    def __init__(self, app: web.Application, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handle_signals=False)
 
         self._server: asyncio.Server | None = None
@@ -305,7 +322,7 @@ class Listener:
     async def open(self, host: str, port: int) -> int:
         """Listen; the port that was taken. Raises OSError where that is not possible."""
         await self._runner.setup()
-        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port)
+        self._server = await asyncio.get_running_loop().create_server(self._accepted, host, port, ssl=self._tls)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:

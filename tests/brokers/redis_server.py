@@ -34,6 +34,11 @@ def name_of(url: str) -> str:
     return f"Redis {version}"
 
 
+def answers(host: str, port: int) -> bool:
+    """Whether a server answers there."""
+    return _version(host, port) != ""
+
+
 def _version(host: str, port: int, password: str = "") -> str:
     """The server's version, or "" where nobody answers."""
     greeting = f"AUTH {password}\r\n" if password else ""

@@ -12,11 +12,14 @@ from msgspec.structs import replace
 
 from collector.model.errors import SourceError
 from collector.model.secret import Secret
+from collector.sources import redis_groups
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
-from collector.sources.redis_wire import RedisAddress
+from collector.sources.redis_wire import RedisAddress, connect
 from tests import brokers
+from tests.brokers import install, redis_server
 from tests.brokers.process import Broker, free_port
 from tests.contract_suites.rigs import Notes, RedisRig, running, until
+from tests.integration.live import revive
 
 pytestmark = pytest.mark.redis
 
@@ -225,6 +228,51 @@ def own_redis() -> Iterator[Broker]:
     broker.stop()
 
 
+async def test_a_server_that_forgot_everything(own_redis: Broker) -> None:
+    """A restart without persistence is a gap of unknown size; what was added since is read whole, though it is more."""
+    host, port = own_redis.host_port
+    command = [install.apt("redis-server", "redis-server"), "--port", str(port), "--bind", host]
+    command += ["--save", "", "--appendonly", "no", "--dir", own_redis.folder]
+    options = RedisStreamOptions(name="r", address=RedisAddress(host=host, port=port), streams=("s",))
+    notes = Notes()
+    for life, count in enumerate((3, 5)):
+        if life:
+            own_redis.kill()
+            revive(own_redis, command, lambda: redis_server.answers(host, port))
+        async with redis.asyncio.Redis.from_url(own_redis.address) as client:
+            for number in range(count):
+                await client.xadd("s", {"data": f"{life}.{number}"})
+        read_before = len(notes.bodies)
+        async with running(RedisStreamSource(options), notes):
+            await until(lambda: len(notes.bodies) == read_before + count and "s" in notes.heads)  # noqa: B023
+    assert [(gap.estimate, gap.reason) for gap in notes.gaps] == [(None, "recreated")]
+
+
+@pytest.mark.parametrize(("policy", "estimate", "bodies"), [("newest", 9, []), ("stop", None, None)])
+async def test_a_lost_position_is_met_as_the_options_say(
+    rig: RedisRig, policy: str, estimate: int | None, bodies: list[bytes] | None
+) -> None:
+    """Instead of from the oldest entry reading goes on at the newest, what is left out counted, or does not go on."""
+    positions: dict[str, int | str] = {}
+    await rig.write([b"0"])
+    await read(rig, 1, Notes(positions))
+    await rig.write([b"%d" % number for number in range(1, 10)])
+    await rig.client.xtrim(rig.place(), maxlen=4, approximate=False)
+    rig.options = replace(rig.options, out_of_range=policy)
+    if bodies is None:
+        with pytest.raises(SourceError, match="start is stop") as caught:
+            await rig.source().run(Notes(positions))
+        assert not caught.value.retryable
+        return
+    notes = Notes(positions)
+    await read(rig, 0, notes)
+    assert ([gap.estimate for gap in notes.gaps], notes.bodies) == ([estimate], bodies)
+    await rig.write([b"new"])
+    again = Notes(positions)
+    await read(rig, 1, again)
+    assert (again.gaps, again.bodies) == ([], [b"new"])
+
+
 @pytest.mark.parametrize("how", ["kill", "pause"])
 async def test_a_lost_server_is_an_error(own_redis: Broker, how: str) -> None:
     """A server that died, and one that holds its connections but answers nothing, end the source."""
@@ -269,3 +317,24 @@ async def test_a_password_lets_us_in(own_redis: Broker) -> None:
         notes = Notes()
         async with running(RedisStreamSource(RedisStreamOptions(name="r", address=address, streams=("s",))), notes):
             await until(lambda: "s" in notes.heads)  # noqa: B023
+
+
+async def test_a_group_that_is_deleted_meanwhile_is_left_out(rig: RedisRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that goes between two questions about it does not take the source down; the others are told of."""
+    for name in ("stays", "goes"):
+        await rig.client.xgroup_create(rig.place(), name, id="0", mkstream=True)
+    await rig.write([b"0"])
+    for name in ("stays", "goes"):
+        await rig.client.xreadgroup(name, "c", {rig.place(): ">"})
+    connection = await connect(rig.options.address)
+    ask = connection.ask
+
+    async def slow(*words, **how):
+        if words[0] == "XPENDING":
+            await rig.client.xgroup_destroy(rig.place(), "goes")
+        return await ask(*words, **how)
+
+    monkeypatch.setattr(connection, "ask", slow)
+    told = await redis_groups.groups(connection, rig.place().encode())
+    connection.close()
+    assert [group["info"]["name"] for group in told["groups"]] == ["stays"]

@@ -8,7 +8,7 @@ import logging
 import msgspec
 import pytest
 
-from collector import app
+from collector import app, doors
 from collector.checkpoints import Checkpoints
 from collector.documents import Duration
 from collector.model.clock import ManualClock
@@ -347,7 +347,7 @@ def test_a_token_is_the_line_of_its_file(settings, tmp_path) -> None:
     """White space around the token is not part of it, and it prints as stars."""
     path = tmp_path / "token"
     path.write_text(" s3cret\n")
-    token = app.token(msgspec.structs.replace(settings, token_file=str(path)))
+    token = doors.read(msgspec.structs.replace(settings, token_file=str(path))).token
     assert token is not None
     assert (token.reveal(), str(token)) == ("s3cret", "***")
 

@@ -7,6 +7,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from collector.model.secret import Secret
+from collector.web.attempts import MOST_WRONG
 from collector.web.guard import guard, is_foreign, is_loopback
 
 TOKEN = Secret("s3cret")
@@ -110,3 +111,25 @@ def test_what_this_machine_is(address: str | None, *, expected: bool) -> None:
 def test_a_request_without_an_origin_is_no_browsers() -> None:
     """Only browsers send an Origin."""
     assert not is_foreign(None, "h", is_open=False)
+
+
+async def test_guesses_from_elsewhere_are_cut_short() -> None:
+    """After so many wrong tokens an address hears 429, also with the right one; this machine is never barred."""
+
+    async def handler(_request: web.Request) -> web.Response:
+        return web.Response(status=200)
+
+    doors = guard(TOKEN, public_metrics=False)
+
+    async def status(remote: str, headers: dict[str, str]) -> int:
+        try:
+            return (
+                await doors(make_mocked_request("POST", "/v1/events", headers=headers).clone(remote=remote), handler)
+            ).status
+        except web.HTTPException as refused:
+            return refused.status
+
+    for remote in (HERE, THERE):
+        assert [await status(remote, WRONG) for _ in range(MOST_WRONG)] == [401] * MOST_WRONG
+    assert [await status(THERE, headers) for headers in (WRONG, GIVEN)] == [429, 429]
+    assert [await status("10.0.0.8", GIVEN), await status(HERE, GIVEN)] == [200, 200]

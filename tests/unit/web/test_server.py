@@ -394,3 +394,14 @@ async def test_a_span_of_megabytes_is_refused_alone(run, http):
         assert answer.status == 200
     totals = run.daemon.pushed.axis.totals
     assert (totals.accepted, totals.malformed) == (2, 1)
+
+
+async def test_every_answer_forbids_what_pages_could_be_used_for(run, http):
+    """Nothing in an answer runs or is framed: whatever is asked for has a policy that allows no script."""
+    for method, path, _ in ROUTES:
+        async with http.request(method, run.url + path.replace("{name}", "dead-letter").replace("{", "x")) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy, path
+            assert "script-src" not in policy, path
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.content_type != "text/html" or b"<script" not in await answer.read()
