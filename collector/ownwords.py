@@ -17,7 +17,7 @@ import yaml
 
 from collector.alerting.functions import FUNCTIONS, Scene
 from collector.channels import ChannelConfig
-from collector.channels.texts import unmentioned
+from collector.channels.texts import uncalled
 from collector.gotext import (
     Library,
     Moment,
@@ -227,7 +227,7 @@ def _escaped(text: str) -> str:
 
 def _tame(labels: Labels) -> Pairs:
     """Labels or annotations that call nobody: whom a message calls its author decides, and no task's name."""
-    return Pairs((name, unmentioned(value)) for name, value in labels)
+    return Pairs((name, uncalled(value)) for name, value in labels)
 
 
 def _data(notification: Notification) -> Structure:
@@ -247,8 +247,8 @@ def _data(notification: Notification) -> Structure:
             "CommonLabels": _tame(notification.common_labels),
             "CommonAnnotations": _tame(notification.common_annotations),
             "ExternalURL": notification.external_url,
-            "Title": unmentioned(notification.title),
-            "Text": unmentioned(notification.text),
+            "Title": uncalled(notification.title),
+            "Text": uncalled(notification.text),
         },
     )
 

@@ -319,12 +319,12 @@ class _Run:
         """A call of what the last field of an operand names, with arguments."""
         *fields, name = operand.fields
         owner = self.operand(msgspec.structs.replace(operand, fields=tuple(fields)), dot)
-        if not isinstance(owner, Native):
+        if not isinstance(owner, Native | Pairs) or (isinstance(owner, Pairs) and name not in METHODS[Pairs]):
             self.fail(operand.at, f"can't give argument to non-function {name}")
         function = self.method_of(owner, name, operand.at)
         return self.apply(operand.at, name, function, operands, dot, final, (owner,))
 
-    def method_of(self, owner: Native, name: str, at: int) -> Function:
+    def method_of(self, owner: Native | Pairs, name: str, at: int) -> Function:
         function = METHODS[type(owner)].get(name)
         return function or self.fail(at, f"can't evaluate field {name} in type {type_name(owner)}")
 

@@ -74,8 +74,7 @@ class Grouping:
         links: Links = no_links,
     ) -> None:
         self._route, self._receivers = route, receivers or {}
-        self._inhibition = Inhibition(inhibit_rules)
-        self._intervals, self._gates = intervals or {}, gates
+        self._inhibition, self._intervals, self._gates = Inhibition(inhibit_rules), intervals or {}, gates
         self._acks = Acks() if acks is None else acks
         self._flapping, self._links = flapping, links
         self._wording = wording or Wording()

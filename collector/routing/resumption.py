@@ -52,7 +52,7 @@ class Resumption:
         return [(one.receiver, one.key) for one, _ in gone]
 
     def _parent(self, saved: SavedGroup, routes: Mapping[tuple[str, str], Route]) -> Group | None:
-        """The group that escalates to a step; where it is over, and the step still has to say so, one without alerts."""
+        """The group that escalates to a step; one without alerts where it is over, and the step still has to say so."""
         if saved.step_of is None or saved.step_of in self._groups:
             return self._groups.get(saved.step_of) if saved.step_of else None
         receiver, key = saved.step_of
