@@ -20,6 +20,7 @@ from collector.model.secret import mask
 from collector.series.observe import observe
 from collector.series.store import Store
 from collector.telemetry import Rejected, Telemetry
+from collector.trail.deploys import Deploys
 from collector.trail.stitcher import Stitcher
 from collector.trail.transitions import Transitions
 
@@ -52,7 +53,11 @@ def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
 class Ingest:
     """Counts batches into trails and series."""
 
-    def __init__(self, stitcher: Stitcher, store: Store, telemetry: Telemetry) -> None:
+    def __init__(
+        self, stitcher: Stitcher, store: Store, telemetry: Telemetry, deploy_labels: Sequence[str] = ()
+    ) -> None:
+        """`deploy_labels`: keys of events' labels that name the deploy of a task."""
+        self._deploys = Deploys(stitcher.parts.keep, stitcher.parts.texts, deploy_labels) if deploy_labels else None
         self._stitcher = stitcher
         self._store = store
         self._telemetry = telemetry
@@ -88,6 +93,8 @@ class Ingest:
             except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
                 counts = self._one_by_one(axis, batch, decoded, ats, outcome)
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
+            if self._deploys is not None:
+                self._deploys.note(axis.name, axis.application, events)
             if outcome.ignored:
                 self._tell_drops(axis, batch, events)
             if len(self._out.codes) >= OBSERVED_AT_ONCE:
