@@ -78,6 +78,7 @@ def limits(settings: Settings) -> Limits:
         series=bounds.series,
         idle_seconds=bounds.series_idle,
         celery_exporter=settings.compat == "celery-exporter",
+        deploy_labels=settings.deploy_labels,
     )
 
 

@@ -22,6 +22,7 @@ from collector.model.secret import mask
 from collector.series.observe import observe
 from collector.series.store import Store
 from collector.telemetry import Rejected, Telemetry
+from collector.trail.deploys import Deploys
 from collector.trail.stitcher import Stitcher
 from collector.trail.transitions import Transitions
 
@@ -87,7 +88,11 @@ class Buries(Protocol):
 class Ingest:
     """Counts batches into trails and series."""
 
-    def __init__(self, stitcher: Stitcher, store: Store, telemetry: Telemetry) -> None:
+    def __init__(
+        self, stitcher: Stitcher, store: Store, telemetry: Telemetry, deploy_labels: Sequence[str] = ()
+    ) -> None:
+        """`deploy_labels`: keys of events' labels that name the deploy of a task."""
+        self._deploys = Deploys(stitcher.parts.keep, stitcher.parts.texts, deploy_labels) if deploy_labels else None
         self._stitcher = stitcher
         self._store = store
         self._telemetry = telemetry
@@ -126,6 +131,8 @@ class Ingest:
             outcome.accepted, outcome.duplicate, outcome.ignored = counts
             if self.undertaker is not None:
                 self.undertaker.told(axis, batch, decoded, ats)
+            if self._deploys is not None:
+                self._deploys.note(axis.name, axis.application, events)
             if outcome.ignored:
                 self._tell_drops(axis, batch, events)
             if len(self._out.codes) >= OBSERVED_AT_ONCE:

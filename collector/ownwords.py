@@ -1,4 +1,4 @@
-"""Titles and bodies that a receiver's author wrote: Go templates with Alertmanager's data, around any channel.
+"""What a receiver's author wrote of its messages: Go templates with Alertmanager's data, around any channel.
 
 Compiled when the routes are read; expanded at every send. Where one fails our own text stands in its place, and says
 so: a message that is not worded as wished is better than none.
@@ -6,35 +6,121 @@ so: a message that is not worded as wished is better than none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import msgspec
+import yaml
 
 from collector.alerting.functions import FUNCTIONS, Scene
 from collector.channels import ChannelConfig
-from collector.gotext import Moment, Pairs, Slice, Structure, Template, TemplateError
+from collector.channels.texts import uncalled
+from collector.gotext import (
+    Library,
+    Moment,
+    Pairs,
+    Slice,
+    Structure,
+    Template,
+    TemplateError,
+    library_of,
+    undefined,
+)
+from collector.gotext.defaults import DEFAULTS
 from collector.gotext.times import ZERO
 from collector.model.alert import Alert, Channel, Notification
-from collector.model.errors import ChannelError
+from collector.model.errors import ChannelError, Problem, ProblemsError
+from collector.model.labels import Labels
 
 
-class Words(msgspec.Struct, frozen=True):
-    """The templates of one target; None: our own text."""
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """The templates of one target, by option: texts, or lists and mappings with texts in them."""
 
-    title: Template | None
-    body: Template | None
+    templates: Mapping[str, Any]
+    title: str = "title"
+    """The option that stands for our title; where the target has none, what it says is among `words`."""
+    body: str = "body"
+    pages: frozenset[str] = frozenset()
+    """Options that are HTML: what comes from data is escaped there."""
+    typed: frozenset[str] = frozenset()
+    """Options whose texts are numbers and the like where they read like such, as in Alertmanager."""
+    is_whole: bool = False
+    """Where one template fails the whole message is ours: its parts belong together."""
 
     def said(self, notification: Notification) -> Notification:
         """The notification in these words."""
-        title, problem = _expand("title", self.title, notification, notification.title)
-        text, other = _expand("body", self.body, notification, notification.text)
-        text = "\n".join(part for part in (text, problem, other) if part)
-        return msgspec.structs.replace(notification, title=title, text=text)
+        scene = Scene(at=notification.at, external_url=notification.external_url)
+        data = _data(notification)
+        words: dict[str, Any] = {}
+        problems: list[str] = []
+        for option, tree in self.templates.items():
+            escape = _escaped if option in self.pages else None
+            expand = partial(Template.execute, data=data, variables={}, context=scene, escape=escape)
+            try:
+                grown = _grown(tree, expand)
+            except TemplateError as error:
+                problems.append(f"(the template of `{option}` failed: {error})")
+            else:
+                words[option] = _typed(grown) if option in self.typed else grown
+        if problems and self.is_whole:
+            words = {}
+        title, text = words.pop(self.title, notification.title), words.pop(self.body, notification.text)
+        text = "\n".join(part for part in (text, *problems) if part)
+        return msgspec.structs.replace(notification, title=title, text=text, words=words or None)
 
 
-def compiled(title: str | None, body: str | None) -> Words | None:
+DEFAULT: Library = library_of(DEFAULTS, FUNCTIONS, {})
+"""Alertmanager's own templates."""
+
+
+def compiled(title: str | None, body: str | None, library: Library = DEFAULT) -> Words | None:
     """The templates of a target; None where it has none. Raises ChannelError with the place inside of the template."""
-    if title is None and body is None:
-        return None
-    return Words(_compile("title", title), _compile("body", body))
+    return of_options({"title": title, "body": body}, library)
+
+
+def of_options(options: Mapping[str, Any], library: Library, **more: Any) -> Words | None:
+    """The templates of a target's options, without those that are None; None where that leaves none.
+
+    Raises ChannelError with the option and the place inside of its template.
+    """
+    found = {option: _compiled(option, value, library) for option, value in options.items() if value is not None}
+    return Words(templates=found, **more) if found else None
+
+
+def templates_of(path: str, patterns: Sequence[str]) -> Library:
+    """Alertmanager's templates and those of the files behind `templates`, as they stand beside a routes file.
+
+    Raises ProblemsError with every file that cannot be read, and every place where one is no template.
+    """
+    library, problems, files = DEFAULT, list[Problem](), dict[str, str]()
+    for pattern in patterns:
+        for file in _behind(Path(path).parent / pattern):
+            name = str(file)
+            try:
+                text = file.read_text(encoding="utf-8")
+                library = library_of(text, FUNCTIONS, library, file.name)
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(Problem(name, 1, 1, f"cannot be read: {error}"))
+            except TemplateError as error:
+                line, column, message = str(error).split(":", 2)
+                problems.append(Problem(name, int(line), int(column), f"this is no template:{message}"))
+            else:
+                files[text] = name
+    for text, nodes in library.values():
+        for missing in undefined(nodes, library) if text in files else ():
+            problems.append(Problem(files[text], 1, 1, f'it includes the template "{missing}", which nobody defines'))
+    if problems:
+        raise ProblemsError(list(dict.fromkeys(problems)))
+    return library
+
+
+def _behind(pattern: Path) -> list[Path]:
+    """The files behind a path with wildcards, as Go's Glob has them; none where there are none."""
+    anchor = Path(pattern.anchor or ".")
+    return sorted(file for file in anchor.glob(str(pattern.relative_to(pattern.anchor))) if file.is_file())
 
 
 class Worded(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +129,8 @@ class Worded(msgspec.Struct, frozen=True, kw_only=True):
     inner: ChannelConfig
     words: Words
     name: str
-    source: tuple[str | None, str | None]
-    """The texts of the templates: two targets are the same only where these are."""
+    source: str
+    """The templates as written: two targets are the same only where these are."""
 
     @property
     def description(self) -> str:
@@ -88,22 +174,60 @@ class WordedChannel:
         await self._inner.close()
 
 
-def _compile(what: str, text: str | None) -> Template | None:
+def _compiled(option: str, value: Any, library: Library) -> Any:
+    if isinstance(value, dict):
+        return {name: _compiled(option, one, library) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_compiled(option, one, library) for one in value]
+    if not isinstance(value, str):
+        return value
     try:
-        return None if text is None else Template(text, FUNCTIONS)
+        template = Template(value, FUNCTIONS, (), library)
     except TemplateError as error:
-        raise ChannelError(f"`{what}` is no template: {error}", retryable=False) from None
+        raise ChannelError(f"`{option}` is no template: {error}", retryable=False) from None
+    if template.undefined:
+        names = ", ".join(f'"{name}"' for name in template.undefined)
+        message = f"`{option}` includes the template {names}, which nobody defines: add its file under `templates`"
+        raise ChannelError(message, retryable=False)
+    return template
 
 
-def _expand(what: str, template: Template | None, notification: Notification, ours: str) -> tuple[str, str]:
-    """The text, and what is to be said of it where it failed."""
-    if template is None:
-        return ours, ""
-    scene = Scene(at=notification.at, external_url=notification.external_url)
+def _grown(tree: Any, expand: Callable[[Template], str]) -> Any:
+    """The tree with texts in place of templates."""
+    if isinstance(tree, dict):
+        return {name: _grown(one, expand) for name, one in tree.items()}
+    if isinstance(tree, list):
+        return [_grown(one, expand) for one in tree]
+    return expand(tree) if isinstance(tree, Template) else tree
+
+
+def _typed(value: Any) -> Any:
+    """The tree with numbers, booleans, lists and mappings in place of texts that read like such."""
+    if isinstance(value, dict):
+        return {name: _typed(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_typed(one) for one in value]
     try:
-        return template.execute(_data(notification), {}, scene), ""
-    except TemplateError as error:
-        return ours, f"(the template of `{what}` failed: {error})"
+        read = yaml.load(value, Loader=yaml.CSafeLoader) if isinstance(value, str) else value
+        msgspec.json.encode(read)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        return value
+    return value if isinstance(read, str | date) else read
+
+
+_HTML = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "'": "&#39;", "+": "&#43;", "\0": "\ufffd"}
+)
+
+
+def _escaped(text: str) -> str:
+    """As Go escapes what stands in the text of a page."""
+    return text.translate(_HTML)
+
+
+def _tame(labels: Labels) -> Pairs:
+    """Labels or annotations that call nobody: whom a message calls its author decides, and no task's name."""
+    return Pairs((name, uncalled(value)) for name, value in labels)
 
 
 def _data(notification: Notification) -> Structure:
@@ -119,12 +243,12 @@ def _data(notification: Notification) -> Structure:
             "Receiver": notification.receiver,
             "Status": notification.status,
             "Alerts": alerts,
-            "GroupLabels": Pairs(notification.group_labels),
-            "CommonLabels": Pairs(notification.common_labels),
-            "CommonAnnotations": Pairs(notification.common_annotations),
+            "GroupLabels": _tame(notification.group_labels),
+            "CommonLabels": _tame(notification.common_labels),
+            "CommonAnnotations": _tame(notification.common_annotations),
             "ExternalURL": notification.external_url,
-            "Title": notification.title,
-            "Text": notification.text,
+            "Title": uncalled(notification.title),
+            "Text": uncalled(notification.text),
         },
     )
 
@@ -135,8 +259,8 @@ def _alert(alert: Alert, external_url: str) -> Structure:
         "template.Alert",
         {
             "Status": alert.state,
-            "Labels": Pairs(alert.labels),
-            "Annotations": Pairs(alert.annotations),
+            "Labels": _tame(alert.labels),
+            "Annotations": _tame(alert.annotations),
             "StartsAt": _time(starts),
             "EndsAt": Moment(ZERO) if alert.resolved_at is None else _time(alert.resolved_at),
             "GeneratorURL": alert.generator_url or external_url,

@@ -81,6 +81,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     celery_exporter: bool = False
     """Whether celery-exporter's names are counted from the beginning, and shown on /metrics."""
     idle_seconds: float = 90_000.0
+    deploy_labels: tuple[str, ...] = ()
+    """Keys of events' labels whose shares are compared when an alert fires."""
 
 
 class Witness(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ class Pipeline:
             self.store.count_by_host()
             self.store.hosts.is_exposed = True
         self.casebook = Casebook(self.store, self.stitcher)
-        self.ingest = Ingest(self.stitcher, self.store, telemetry)
+        self.ingest = Ingest(self.stitcher, self.store, telemetry, limits.deploy_labels)
         self.undertaker = Undertaker(self.stitcher, self.store, lambda: self.grouping.dressing.contracts)
         self.ingest.undertaker = self.undertaker
         self.stitcher.promises.is_known = self._knows

@@ -74,6 +74,8 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = Bounds()
     labels: tuple[str, ...] = ()
     """Keys of events' `labels` that become metric labels."""
+    deploy_labels: tuple[str, ...] = ()
+    """Keys of events' `labels` that name a deploy: an alert says where one's share among its tasks has grown."""
     external_labels: dict[str, str] = {}
     log: Log = Log()
 

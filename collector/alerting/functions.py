@@ -22,7 +22,7 @@ from collector.alerting.humanize import (
     to_milliseconds,
 )
 from collector.documents.scalars import Regex, parse_duration
-from collector.gotext import AnyMap, Function, Moment, Samples, Span, Structure, TemplateError
+from collector.gotext import AnyMap, Function, Markup, Moment, Samples, Span, Structure, TemplateError
 from collector.gotext.alertmanager import ALERTMANAGER
 from collector.gotext.times import LEAST
 from collector.model.errors import TasktrailError
@@ -163,7 +163,7 @@ FUNCTIONS: dict[str, Function] = {
     "title": Function(_title, ("string",)),
     "toUpper": Function(str.upper, ("string",)),
     "toLower": Function(str.lower, ("string",)),
-    "safeHtml": Function(lambda text: text, ("string",)),
+    "safeHtml": Function(Markup, ("string",)),
     "urlQueryEscape": Function(quote_plus, ("string",)),
     "stripPort": Function(_strip_port, ("string",)),
     "stripDomain": Function(_strip_domain, ("string",)),

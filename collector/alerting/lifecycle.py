@@ -325,7 +325,8 @@ class AlertRule(Rule):
             alert.value, alert.annotations = element.value, annotations
             life.element = element
         life.gone_since = None
-        life.is_restored = False
+        if at >= self.holds_back_until:
+            life.is_restored = False
         if alert.state == "pending" and _has_passed(at - alert.active_at - life.held, self.spec.hold):
             alert.state = "firing"
             alert.fired_at = at

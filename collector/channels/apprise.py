@@ -64,7 +64,8 @@ class AppriseConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def preview(self, notification: Notification) -> str:
         """Title and text that would be handed to apprise."""
-        return "\n".join(texts.fit(notification.title, notification.text, self.form))
+        title, text = texts.fit(notification.title, notification.text, self.form)
+        return f"{title}\n{(notification.words or {}).get('html') or text}"
 
 
 def from_url(url: str) -> AppriseConfig | ChatConfig:
@@ -139,19 +140,20 @@ class AppriseChannel:
         form = self._config.form
         heard = self._try(notification, form)
         if not heard.is_taken and any(answer[0] in _BAD_STATUS for answer in heard.answers[-1:]):
-            heard = self._try(notification, form.plain())
+            heard = self._try(notification, form.plain(), is_plain=True)
         return heard
 
-    def _try(self, notification: Notification, form: Form) -> _Heard:
+    def _try(self, notification: Notification, form: Form, *, is_plain: bool = False) -> _Heard:
         heard = _Heard()
         _listening.set(heard)
         title, text = texts.fit(notification.title, notification.text, form)
+        page = None if is_plain else (notification.words or {}).get("html")
         heard.is_taken = bool(
             self._server.notify(
                 title=title,
-                body=text,
+                body=page or text,
                 notify_type=_TYPES[notification.status],
-                body_format="text",
+                body_format="html" if page else "text",
             )
         )
         return heard

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from collector.channels import worded
 from collector.channels.pace import Pace, Pacer
 from collector.channels.post import Answer, Poster
 from collector.channels.services import SERVICES, Draft, signed
@@ -125,7 +126,8 @@ def _payload(
 ) -> dict[str, Any]:
     service = SERVICES[config.service]
     form = service.form.plain() if is_plain else service.form
-    return service.payload(Draft(notification=notification, form=form, options=options, is_plain=is_plain))
+    draft = Draft(notification=notification, form=form, options=options, is_plain=is_plain)
+    return worded.payload(config.service, draft)
 
 
 def _fields(answer: Answer) -> dict[str, Any]:

@@ -30,6 +30,7 @@ _HEAD = 2
 _URL = re.compile(r"https?://[^\s<>@]+")
 _ALL = re.compile(r"@(?=(?:everyone|everybody|here|channel|group|team|all|所有人|全体成员)\b)", re.IGNORECASE)
 _TAG = re.compile(r"<(?=[@!#&:/a-zA-Z])")
+_CALL = re.compile(r"<(?=[@!#])")
 _NOTHING = "\u200b"
 """A space without width: after it nothing is what it would have been."""
 _MARKDOWN = re.compile(r"[\\*_~`|<>\[\]]|^#", re.MULTILINE)
@@ -45,6 +46,11 @@ def as_it_is(text: str) -> str:
 def unmentioned(text: str) -> str:
     """Nobody is called: neither by `@all` and its like nor by `<@name>`, `<!channel>` or `<at>`."""
     return _TAG.sub(f"<{_NOTHING}", _ALL.sub(f"@{_NOTHING}", text))
+
+
+def uncalled(text: str) -> str:
+    """As little of that as keeps a value from calling anybody inside of markup that somebody else wrote."""
+    return _CALL.sub(f"<{_NOTHING}", _ALL.sub(f"@{_NOTHING}", text))
 
 
 def entities(text: str) -> str:

@@ -119,7 +119,9 @@ _encoder = msgspec.json.Encoder()
 
 
 def body(notification: Notification, max_alerts: int = 0) -> bytes:
-    """The JSON of a notification; at most so many alerts, 0 being all."""
+    """The JSON of a notification, or the payload that its target's author wrote; of at most so many alerts, 0: all."""
+    if notification.words is not None and "payload" in notification.words:
+        return _encoder.encode(notification.words["payload"])
     alerts = notification.alerts[:max_alerts] if max_alerts else notification.alerts
     return _encoder.encode(
         _Body(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from collector import app, contractfile, rulefiles
+from collector import app, contractfile, doors, rulefiles
 from collector.documents import Place
 from collector.documents.nodes import parse
 from collector.model.errors import Problem, ProblemsError
@@ -30,7 +30,7 @@ def _read(settings: Settings) -> None:
         partial(rulefiles.load, settings.rules),
         partial(contractfile.load, settings.tasks),
         partial(app.audience_of, settings),
-        partial(app.token, settings),
+        partial(doors.read, settings),
     )
 
 
@@ -42,7 +42,7 @@ def _placed(problem: Problem, place: Place, settings: Settings) -> Problem:
         return place.at(problem.file).problem(problem.message)
     if (problem.line, problem.column) != (1, 1):
         return problem
-    for name in ("tasks", "routes", "token_file"):
+    for name in ("tasks", "routes", "token_file", "tls_cert_file", "tls_key_file"):
         if getattr(settings, name) == problem.file:
             return place.at(name).problem(f"{problem.file}: {problem.message}")
     if problem.file in settings.rules:

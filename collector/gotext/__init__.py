@@ -4,13 +4,16 @@ Rule files and routing files are full of it. What a template can see and call is
 """
 
 from collector.gotext.builtins import Function
+from collector.gotext.library import Library, library_of, undefined
 from collector.gotext.template import Template
 from collector.gotext.times import Moment, Span
-from collector.gotext.values import AnyMap, Pairs, Samples, Slice, Structure, TemplateError
+from collector.gotext.values import AnyMap, Markup, Pairs, Samples, Slice, Structure, TemplateError
 
 __all__ = [
     "AnyMap",
     "Function",
+    "Library",
+    "Markup",
     "Moment",
     "Pairs",
     "Samples",
@@ -19,4 +22,6 @@ __all__ = [
     "Structure",
     "Template",
     "TemplateError",
+    "library_of",
+    "undefined",
 ]

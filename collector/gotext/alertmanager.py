@@ -91,7 +91,7 @@ ALERTMANAGER: dict[str, Function] = {
     "dict": Function(_dict, (), "any"),
     "join": Function(_join, ("string", "any")),
     "list": Function(lambda *values: list(values), (), "any"),
-    "safeUrl": Function(lambda text: text, ("string",)),
+    "safeUrl": Function(str, ("string",)),
     "since": Function(
         lambda context, moment: Span(round(context.at * SECOND) - moment.nanoseconds), ("moment",), needs_context=True
     ),

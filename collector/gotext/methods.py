@@ -1,4 +1,4 @@
-"""The methods that templates may call on values of Go's `time`, as one table: type, name, code, parameters."""
+"""The methods that templates may call on Go's times and Alertmanager's maps, as one table: type, name, parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from collector.gotext.builtins import Function, Parameter
 from collector.gotext.times import SECOND, ZERO, Moment, Span
-from collector.gotext.values import Native
+from collector.gotext.values import Native, Pairs, TemplateError, type_name
 
 
 def _part(name: str) -> Function:
@@ -41,7 +41,14 @@ def _of(call: Callable[..., Any], *parameters: Parameter) -> Function:
     return Function(call, parameters)
 
 
-METHODS: dict[type[Native], dict[str, Function]] = {
+def _removed(pairs: Pairs, names: Any) -> Pairs:
+    if not isinstance(names, list):
+        raise TemplateError(f"wrong type for value; expected []string; got {type_name(names)}")
+    return Pairs((name, value) for name, value in pairs.items() if name not in names)
+
+
+METHODS: dict[type[Native | Pairs], dict[str, Function]] = {
+    Pairs: {"Remove": _of(_removed, "any")},
     Moment: {
         "Add": _of(Moment.plus, "span"),
         "AddDate": _of(Moment.plus_date, "int", "int", "int"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -10,6 +10,7 @@ import msgspec
 
 from collector.gotext.builtins import BUILTINS, PARAMETERS, Function, Parameter
 from collector.gotext.lexer import place
+from collector.gotext.library import Library, merged, undefined
 from collector.gotext.methods import METHODS
 from collector.gotext.parser import parse
 from collector.gotext.times import Span
@@ -31,7 +32,18 @@ from collector.gotext.tree import (
     Variable,
     walk,
 )
-from collector.gotext.values import NO_VALUE, AnyMap, Native, Pairs, Slice, Structure, TemplateError, is_true, type_name
+from collector.gotext.values import (
+    NO_VALUE,
+    AnyMap,
+    Markup,
+    Native,
+    Pairs,
+    Slice,
+    Structure,
+    TemplateError,
+    is_true,
+    type_name,
+)
 from collector.gotext.verbs import format_value
 
 MAX_STEPS = 50_000
@@ -47,14 +59,24 @@ _MISSING = object()
 class Template:
     """Parsed once; `execute` as often as there are alerts."""
 
-    __slots__ = ("_functions", "_parsed", "_variables", "plain", "text")
+    __slots__ = ("_defined", "_functions", "_parsed", "_variables", "plain", "text")
 
-    def __init__(self, text: str, functions: Mapping[str, Function], variables: tuple[str, ...] = ()) -> None:
-        """Raises TemplateError (`line:column: what is wrong`). `variables` are set from outside, with their `$`."""
+    def __init__(
+        self,
+        text: str,
+        functions: Mapping[str, Function],
+        variables: tuple[str, ...] = (),
+        library: Library | None = None,
+    ) -> None:
+        """Raises TemplateError (`line:column: what is wrong`). `variables` are set from outside, with their `$`.
+
+        `library`: templates that stand elsewhere and may be included.
+        """
         self.text = text
         self._functions = {**BUILTINS, **functions}
         self._variables = variables
         self._parsed = parse(text, self._functions, variables)
+        self._defined = merged(library or {}, text, self._parsed.defined)
         nodes = self._parsed.nodes
         texts = [node.text for node in nodes if isinstance(node, Text)]
         self.plain = "".join(texts) if len(texts) == len(nodes) else None
@@ -69,12 +91,26 @@ class Template:
         """Every node of it, and of the templates it defines."""
         return walk((*self._parsed.nodes, *chain.from_iterable(self._parsed.defined.values())))
 
-    def execute(self, data: Any, variables: Mapping[str, Any], context: Any = None) -> str:
-        """The text for `data` (the dot). `context` is handed to functions that need it. Raises TemplateError."""
+    @property
+    def undefined(self) -> list[str]:
+        """Names of templates that it includes, itself or through others, and that nobody defines."""
+        return undefined(self._parsed.nodes, self._defined)
+
+    def execute(
+        self,
+        data: Any,
+        variables: Mapping[str, Any],
+        context: Any = None,
+        escape: Callable[[str], str] | None = None,
+    ) -> str:
+        """The text for `data` (the dot). `context` is handed to functions that need it. Raises TemplateError.
+
+        `escape` goes over what actions write, but for Markup.
+        """
         if self.plain is not None:
             return self.plain
         names = [("$", data), *((name, variables[name]) for name in self._variables)]
-        run = _Run(self.text, self._functions, self._parsed.defined, names, context)
+        run = _Run(self.text, self._functions, self._defined, names, context, escape)
         run.walk(self._parsed.nodes, data)
         return "".join(run.output)
 
@@ -87,19 +123,21 @@ class _Leaving(Exception):  # noqa: N818 - no error: `break` and `continue` on t
 class _Run:
     """One execution. Variables are a stack: a body pops what it declared."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  all that an execution touches
         self,
         source: str,
         functions: Mapping[str, Function],
-        defined: Mapping[str, tuple[Node, ...]],
+        defined: Library,
         variables: list[tuple[str, Any]],
         context: Any,
+        escape: Callable[[str], str] | None,
     ) -> None:
         self.source = source
         self.functions = functions
         self.defined = defined
         self.variables = variables
         self.context = context
+        self.escape = escape
         self.output: list[str] = []
         self.written = 0
         self.steps = 0
@@ -132,7 +170,9 @@ class _Run:
             elif isinstance(node, Action):
                 value = self.pipe(node.pipe, dot)
                 if not node.pipe.variables:
-                    self.write(node.at, NO_VALUE if value is None else format_value(value))
+                    text = NO_VALUE if value is None else format_value(value)
+                    is_raw = self.escape is None or isinstance(value, Markup)
+                    self.write(node.at, text if is_raw or self.escape is None else self.escape(text))
             elif isinstance(node, Branch):
                 self.branch(node, dot)
             elif isinstance(node, Include):
@@ -193,8 +233,9 @@ class _Run:
             self.fail(node.at, f'template "{node.name}" not defined')
         inner = self.pipe(node.pipe, dot) if node.pipe else None
         kept, self.variables = self.variables, [("$", inner)]
-        self.walk(body, inner)
-        self.variables = kept
+        including, (self.source, nodes) = self.source, body
+        self.walk(nodes, inner)
+        self.variables, self.source = kept, including
 
     # variables
 
@@ -278,12 +319,12 @@ class _Run:
         """A call of what the last field of an operand names, with arguments."""
         *fields, name = operand.fields
         owner = self.operand(msgspec.structs.replace(operand, fields=tuple(fields)), dot)
-        if not isinstance(owner, Native):
+        if not isinstance(owner, Native | Pairs) or (isinstance(owner, Pairs) and name not in METHODS[Pairs]):
             self.fail(operand.at, f"can't give argument to non-function {name}")
         function = self.method_of(owner, name, operand.at)
         return self.apply(operand.at, name, function, operands, dot, final, (owner,))
 
-    def method_of(self, owner: Native, name: str, at: int) -> Function:
+    def method_of(self, owner: Native | Pairs, name: str, at: int) -> Function:
         function = METHODS[type(owner)].get(name)
         return function or self.fail(at, f"can't evaluate field {name} in type {type_name(owner)}")
 

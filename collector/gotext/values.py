@@ -87,6 +87,12 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 )
 
 
+class Markup(str):
+    """Text that is written as it is, also where others are escaped."""
+
+    __slots__ = ()
+
+
 def type_name(value: Any) -> str:
     """The name that Go has for the value's type."""
     if value is None:

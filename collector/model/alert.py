@@ -113,6 +113,8 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     ack_url: str = ""
     """Signed links for people, which `text` holds too; "" where there is no external URL to build them on."""
     silence_url: str = ""
+    words: dict[str, Any] | None = None
+    """What the target's author has it say, by option of the target; None: title and text. Made where it is sent."""
 
     def count(self, state: AlertState) -> int:
         """How many of its alerts are in a state."""

@@ -2,6 +2,7 @@
 
 Its first start and end are told as they come. With the second start within WINDOW it flaps: one message says so, and
 nothing more is said of it until nothing has changed for QUIET seconds; then what differs from what was told is told.
+An end that nobody was told of, because it began again before its group spoke, is none.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ class Flapping:
                 self.touched[fingerprint] = None
         if len(self.changes) > MOST:
             self.changes.popitem(last=False)
+
+    def is_known(self, fingerprint: str) -> bool:
+        """Whether it began before, of late, and does not flap yet."""
+        changes = self.changes.get(fingerprint)
+        return changes is not None and changes.since is None
 
     def restore(self, saved: Mapping[str, Changes]) -> None:
         """Go on with what a former process knew; what was restored before is older."""

@@ -115,6 +115,11 @@ class Group:
             if log.told is not None and token in log.told.firing | log.told.held
         ]
 
+    def is_told(self, token: str) -> bool:
+        """Whether all that its targets heard last of an alert is that it fires."""
+        last = [told for log in self.logs.values() if (told := log.handed or log.told) is not None]
+        return bool(last) and all(token in told.firing | told.held for told in last)
+
     def held(self) -> list[tuple[str, Alert]]:
         """Target and alert of each that fires, where the target has confirmed that it was told so."""
         firing = {token: alert for token, alert in self.alerts.items() if alert.state == "firing"}

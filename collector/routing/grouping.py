@@ -17,7 +17,7 @@ Groups live as long as their alerts, so the bound on alerts (a rule's `limit`) i
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -73,14 +73,10 @@ class Grouping:
         flapping: Flapping | None = None,
         links: Links = no_links,
     ) -> None:
-        self._route = route
-        self._receivers = receivers or {}
-        self._inhibition = Inhibition(inhibit_rules)
-        self._intervals = intervals or {}
-        self._gates = gates
+        self._route, self._receivers = route, receivers or {}
+        self._inhibition, self._intervals, self._gates = Inhibition(inhibit_rules), intervals or {}, gates
         self._acks = Acks() if acks is None else acks
-        self._flapping = flapping
-        self._links = links
+        self._flapping, self._links = flapping, links
         self._wording = wording or Wording()
         self.firing: dict[str, tuple[Alert, float]] = {}
         """All alerts that fire, by fingerprint, with when that was last said. Not to be changed."""
@@ -117,9 +113,8 @@ class Grouping:
 
     def go_live(self, now: float) -> None:
         """The backlog was read to its end: tell what still fires and what pages, and sum up the rest in one message."""
-        past, self._past = self._past, {}
+        (past, self._past), (more, self._forgotten) = (self._past, {}), (self._forgotten, 0)
         self._past_touched.update(dict.fromkeys(past))
-        more, self._forgotten = self._forgotten, 0
         latest = dict(sorted(past))  # of each alert the start of its last episode
         for (fingerprint, active_at), (alert, pages) in past.items():
             if alert.state == "firing":
@@ -179,8 +174,8 @@ class Grouping:
         """
         group = self._groups.get((notification.receiver, notification.group_key))
         log = group and group.logs.get(notification.target)
-        if not group or not log or log.key != notification.key:
-            return  # the group has spoken again since
+        if not group or not log or log.key != notification.key:  # the group has spoken again since
+            return
         if refused:
             log.told = log.handed
         log.handed = None
@@ -268,15 +263,21 @@ class Grouping:
             self.firing.pop(alert.fingerprint, None)
             self._acks.end(alert.fingerprint)
         if live and self._flapping is not None and known != is_firing:
-            self._flapping.note(alert.fingerprint, now, is_start=is_firing)
+            is_again = is_firing and self._flapping.is_known(alert.fingerprint)
+            # A start after an end that nobody was told of is none.
+            if not is_again or not any(group.is_told(alert.fingerprint) for group in self._found(alert)):
+                self._flapping.note(alert.fingerprint, now, is_start=is_firing)
+
+    def _found(self, alert: Alert) -> Iterator[Group]:
+        """The groups that an alert belongs to, as far as there are any."""
+        for route in destinations(self._route, alert.labels):
+            group = self._groups.get((route.receiver, group_key(route, route.group_labels(alert.labels))))
+            if group is not None:
+                yield group
 
     def _is_known(self, alert: Alert) -> bool:
         """Whether the alert is in a group already: what becomes of it is then no matter of the past."""
-        for route in destinations(self._route, alert.labels):
-            group = self._groups.get((route.receiver, group_key(route, route.group_labels(alert.labels))))
-            if group is not None and alert.fingerprint in group.alerts:
-                return True
-        return False
+        return any(alert.fingerprint in group.alerts for group in self._found(alert))
 
     def _gather(self, alert: Alert, *, pages: bool) -> None:
         place = alert.fingerprint, alert.active_at

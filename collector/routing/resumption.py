@@ -6,7 +6,7 @@ what was told of them, to its receiver's group of now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
 from collector.model.alert import Alert
 from collector.model.labels import Labels
@@ -36,27 +36,28 @@ class Resumption:
         routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
         gone: list[tuple[SavedGroup, Sequence[SavedMember]]] = []
         for one, members in sorted(saved, key=lambda each: each[0].step_of is not None):  # steps after their groups
-            route = self._step(one) if one.step_of is not None else routes.get((one.receiver, one.route))
+            parent = self._parent(one, routes)
+            route = routes.get((one.receiver, one.route)) if one.step_of is None else _of_step(parent, one)
             if route is None or (not one.away and one.step_of is None and _differs(route, one, members)):
                 gone.append((one, members))
                 continue
             group = Group(route, one.labels, one.key, away=one.away)
             group.restore(one, members)
-            if one.step_of is not None:
-                hang(group, self._groups[one.step_of], one.number)
+            if parent is not None:
+                hang(group, parent, one.number)
             self._groups[one.receiver, one.key] = group
             self._schedule(group, one.flush_at)
         for one, members in gone:  # into groups that are there again by now
             self._move(one, members, now)
         return [(one.receiver, one.key) for one, _ in gone]
 
-    def _step(self, saved: SavedGroup) -> Route | None:
-        """The route of a step of an escalation; None where its group is gone, or does not escalate to it any more."""
-        parent = None if saved.step_of is None else self._groups.get(saved.step_of)
-        if parent is None or saved.number >= len(parent.route.escalate):
-            return None
-        receiver = parent.route.escalate[saved.number].receiver
-        return of_step(parent.route, receiver) if receiver == saved.receiver else None
+    def _parent(self, saved: SavedGroup, routes: Mapping[tuple[str, str], Route]) -> Group | None:
+        """The group that escalates to a step; one without alerts where it is over, and the step still has to say so."""
+        if saved.step_of is None or saved.step_of in self._groups:
+            return self._groups.get(saved.step_of) if saved.step_of else None
+        receiver, key = saved.step_of
+        route = routes.get((receiver, saved.route))
+        return None if route is None else Group(route, saved.labels, key, away=False)
 
     def _move(self, saved: SavedGroup, members: Sequence[SavedMember], now: float) -> None:
         """A group whose route is no more: its receiver's group of now takes its alerts, and what was told of them."""
@@ -71,6 +72,14 @@ class Resumption:
                 group.put(alert.fingerprint, alert)
                 for target, log in saved.logs.items():
                     group.logs.setdefault(target, Log()).inherit(log, alert.fingerprint)
+
+
+def _of_step(parent: Group | None, saved: SavedGroup) -> Route | None:
+    """The route of a step of an escalation; None where there is nobody who would escalate to it any more."""
+    if parent is None or saved.number >= len(parent.route.escalate):
+        return None
+    receiver = parent.route.escalate[saved.number].receiver
+    return of_step(parent.route, receiver) if receiver == saved.receiver else None
 
 
 def held(saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]]) -> dict[str, Alert]:

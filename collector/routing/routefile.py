@@ -34,7 +34,6 @@ _UNREAD = "a matcher that cannot be read"
 UNDONE = {
     "tracing": "`tracing` is not done here: remove it; /metrics has the times of deliveries",
     "event_recorder": "`event_recorder` is not done here: remove it, and take notifications from `replay --json`",
-    "templates": "`templates` are not used by this version, messages have texts of our own: remove it",
 }
 """What a file may ask for at its top, and does not get."""
 

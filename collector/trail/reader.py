@@ -95,28 +95,33 @@ class Reader:
         )
 
     def changed(self, rows: Sequence[int], facts: Sequence[str], since: float, until: float) -> tuple[Share, ...]:
-        """Error classes and workers whose share has grown by a fifth of all or more, against as long a time before.
+        """Error classes, workers and deploys whose share has grown by a fifth of all or more, against as long before.
 
-        Errors are counted, to 15 seconds; workers are those of the latest tasks on both sides of `since`.
+        Errors are counted, to 15 seconds; workers and deploys are those of the latest tasks on both sides of `since`.
         """
         begin = since - (until - since)
         errors = self._notes.errors(rows, facts, since, until)
         errors_before = self._notes.errors(rows, facts, begin, since - SLOT_SECONDS)
         notes = self._notes.recent(rows, facts, begin)
-        workers = self._workers([note for note in notes if note[0] > since])
-        workers_before = self._workers([note for note in notes if note[0] <= since])
+        late = [note for note in notes if note[0] > since]
+        early = [note for note in notes if note[0] <= since]
         named = {error: self._errors.name(error) for error in errors}
         return (
             *_grown(
                 Counter({named[error]: count for error, count in errors.items()}),
                 Counter({named.get(error, ""): count for error, count in errors_before.items()}),
             ),
-            *_grown(workers, workers_before, "worker "),
+            *_grown(self._workers(late), self._workers(early), "worker "),
+            *_grown(self._deploys(late), self._deploys(early)),
         )
 
     def _workers(self, notes: Sequence[Note]) -> Counter[str]:
         seen = (self._offender(note).worker for note in notes[:_LOOKED_AT])
         return Counter(worker for worker in seen if worker)
+
+    def _deploys(self, notes: Sequence[Note]) -> Counter[str]:
+        trails = (self._keep.look(self._keep.homes[home], task_id) for _, home, task_id, _ in notes[:_LOOKED_AT])
+        return Counter(trail.deploy for trail in trails if trail is not None and trail.deploy)
 
     def _view(self, home: Home, trail: Trail) -> Timeline:
         return view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))

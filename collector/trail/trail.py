@@ -119,6 +119,8 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     judged: float = 0.0
     """When the success was, by `Placed.when`, that a flat trail was counted as in time for; 0.0: it was not."""
     found: list[Finding] | None = None
+    deploy: str = ""
+    """The label that names the deploy it ran in, `version 1.4`; "" where none is asked for or known."""
 
 
 _ENDS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))

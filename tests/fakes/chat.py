@@ -172,9 +172,14 @@ class Chat:
     # how each reads a message
 
     def _slack(self, sent: dict[str, Any]) -> Message:
-        text = sent.get("text", "")
+        attached = [part.get(name, "") for part in sent.get("attachments", []) for name in ("pretext", "title", "text")]
+        text = "\n".join(part for part in (sent.get("text", ""), *attached) if part)
         if not text:
             raise Refused(web.Response(status=400, text="no_text"))
+        if attached:
+            if any(len(part) > 8_000 for part in attached):
+                raise Refused(web.Response(status=400, text="msg_too_long"))
+            return Message("slack", text, 0, sent, re.findall(r"<[!@#]([^>]+)>", text))
         if utf16(text) > 4_000:
             raise Refused(web.Response(status=400, text="msg_too_long"))
         called = re.findall(r"<[!@#]([^>]+)>", text)
@@ -187,7 +192,10 @@ class Chat:
 
     def _discord(self, sent: dict[str, Any]) -> Message:
         text = sent.get("content", "")
-        if not text:
+        embeds = sent.get("embeds", [])
+        if any(utf16(one["title"]) > 256 or utf16(one["description"]) > 4_096 for one in embeds):
+            raise Refused(TOO_LONG["discord"]())
+        if not text and not any(one["title"] or one["description"] for one in embeds):
             raise Refused(web.json_response({"code": 50006, "message": "Cannot send an empty message"}, status=400))
         if utf16(text) > 2_000:
             raise Refused(TOO_LONG["discord"]())
@@ -195,6 +203,7 @@ class Chat:
         called = re.findall(r"@(everyone|here)\b", text) if "everyone" in allowed else []
         if "users" in allowed:
             called += re.findall(r"(?<!\\)<@[!&]?(\d+)>", text)
+        text = "\n".join([text, *(f"{one['title']}\n{one['description']}" for one in embeds)]) if embeds else text
         return Message("discord", re.sub(r"\\([^A-Za-z0-9\s])", r"\1", text), 0, sent, called)
 
     def _telegram(self, sent: dict[str, Any]) -> Message:

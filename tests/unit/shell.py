@@ -53,9 +53,9 @@ def groups(text: str, file: str = "rules.yaml") -> tuple[GroupSpec, ...]:
     return load(file, text, compile_expr).groups
 
 
-def pipeline(text: str = FAILING, **options: object) -> Pipeline:
+def pipeline(text: str = FAILING, limits: Limits | None = None, **options: object) -> Pipeline:
     """A pipeline with one source `s` that is up, on these rules."""
-    made = Pipeline(Limits(), groups(text), telemetry=Telemetry(), **options)
+    made = Pipeline(limits or Limits(), groups(text), telemetry=Telemetry(), **options)
     made.axes.append(Axis(name="s", application="", is_up=True, was_tried=True))
     return made
 

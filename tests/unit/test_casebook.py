@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collector.pipeline import Limits
 from tests.unit.shell import T0, event, pipeline
 from tests.unit.test_pipeline import failed, feed, live
 
@@ -27,6 +28,32 @@ def test_how_it_went_and_who_was_in_it() -> None:
         ("New", 5, 5, 0, 4),
         ("worker w2", 5, 5, 0, 4),
     ]
+
+
+def test_the_deploy_whose_share_has_grown() -> None:
+    """The share of a label that names deploys is compared with before, whichever event of a task carries it."""
+    made = pipeline(limits=Limits(deploy_labels=("version", "deploy")))
+    old = [failed(f"a{n}", T0 + 1, labels={"version": "1.0", "deploy": "x"}) for n in range(4)]
+    feed(made, *old)
+    live(made, T0 + 1)
+    live(made, T0 + 100)
+    sent = [event("sent", f"b{n}", T0 + 109, labels={"version": "1.1"}) for n in range(5)]
+    late = [event("failed", f"b{n}", T0 + 110, error="E") for n in range(5)]
+    feed(
+        made, *sent, *late, *(failed(f"c{n}", T0 + 110, labels={"other": "1"}) for n in range(2)), received_at=T0 + 111
+    )
+    (alert,) = [one for one in live(made, T0 + 111) if one.state == "firing"]
+    shares = [(one.what, one.count, one.of, one.count_before, one.of_before) for one in alert.evidence.changed]
+    assert ("version 1.1", 5, 5, 0, 4) in shares
+    assert not any("1.0" in what or "deploy" in what for what, *_ in shares)
+
+
+def test_no_deploy_is_kept_that_nobody_asked_for() -> None:
+    """Without the setting labels of events leave no trace."""
+    made = pipeline()
+    feed(made, failed("a", T0 + 1, labels={"version": "1.0"}))
+    (trail,) = made.stitcher.parts.keep.homes[0].open.values()
+    assert trail.deploy == ""
 
 
 def test_open_dead_letters() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 
+import msgspec
 import pytest
 
 from collector import audience, targets
@@ -11,6 +13,7 @@ from collector.model.errors import ProblemsError
 from collector.model.secret import Secret
 from collector.routefiles import load
 from collector.settings import Settings
+from tests.unit.channels.conftest import make_notification
 
 
 @pytest.fixture
@@ -53,6 +56,10 @@ SERVED = {
     "opsgenie": ("{api_key: a-1, api_url: 'https://api.eu.opsgenie.com/'}", "opsgenie://a-1/?region=eu"),
     "msteamsv2": (f"{{webhook_url: '{FLOW}'}}", FLOW),
     "pushover": (f"{{user_key: {KEY[:30]}, token: {KEY[:30]}}}", f"pover://{KEY[:30]}@{KEY[:30]}"),
+    "opsgenie with more": (
+        "{api_key: a-1, priority: P2, tags: 'a,b', details: {k: v}, responders: [{name: ops, type: team}]}",
+        "opsgenie://a-1/%23ops?priority=P2&tags=a%2Cb&+k=v",
+    ),
     "victorops": ("{api_key: 01234567-89ab, routing_key: team}", "splunk://team@01234567-89ab"),
     "apprise": ("{url: 'json://localhost:1/x'}", "json://localhost:1/x"),
     "alertmanager": ("{url: 'http://h:9093/am/'}", "http://h:9093/am/api/v2/alerts"),
@@ -63,7 +70,7 @@ SERVED = {
 def test_served(routing, kind: str) -> None:
     """Each kind becomes a channel to the same service, with the same address."""
     written, url = SERVED[kind]
-    made = routing(f"  {kind}_configs: [{written}]\n")
+    made = routing(f"  {kind.split(maxsplit=1)[0]}_configs: [{written}]\n")
     (config,), told = targets.understood(made)
     assert [target.name for target in told["all"]] == [config.name]
     assert targets.undone(made) == []
@@ -123,13 +130,17 @@ def test_what_has_no_effect_is_named(routing) -> None:
     """Options that are read and not used are named one by one; those of a target that is served hinder nobody."""
     made = routing("""  webhook_configs:
   - {url: 'http://h:1/', payload: {a: b}, http_config: {proxy_url: 'http://p', follow_redirects: false}}
-  pushover_configs: [{user_key: uQiRzpo4DXghDmr9QzzfQu27cmVRsG, token: azGDORePK8gMaC0QOYAMyEEuzJnyUi, title: x}]
+  pushover_configs:
+  - user_key: uQiRzpo4DXghDmr9QzzfQu27cmVRsG
+    token: azGDORePK8gMaC0QOYAMyEEuzJnyUi
+    html: true
+    sound: '{{ .Status }}'
 """)
     assert [problem.message.split()[0] for problem in targets.undone(made)] == [
-        "`payload`",
         "`proxy_url`",
         "`follow_redirects`",
-        "`title`",
+        "`html`",
+        "`sound`",
     ]
     assert len(targets.understood(made)[0]) == 2
 
@@ -175,3 +186,51 @@ def test_words_of_the_file(routing, tmp_path) -> None:
     assert len(told["all"]) == 2
     (problem,) = targets.undone(routing(written % "{{ .Status"))
     assert "`title` is no template" in problem.message
+
+
+WORDS = """  slack_configs:
+  - api_url: https://hooks.slack.com/services/T0123ABCD/B0123ABCD/abcdefghij0123456789ABCD
+    title: '{{ template "team.title" . }}'
+  email_configs:
+  - to: a@example.org
+    from: c@example.org
+    smarthost: mail:587
+    text: '{{ .Status }}'
+    html: '<b>{{ .CommonLabels.n }}</b>'
+    headers: {subject: 'about {{ .Receiver }}', X-Team: a}
+templates: ['*.tmpl']
+"""
+
+
+def test_templates_beside_the_file(routing, tmp_path) -> None:
+    """Files behind `templates` are read with Alertmanager's own, and what they define is used."""
+    (tmp_path / "a.tmpl").write_text('{{ define "team.title" }}{{ template "slack.default.title" . }}!{{ end }}')
+    made = routing(WORDS)
+    assert targets.undone(made) == []
+    mail, slack = (targets.understood(made)[0][number] for number in (0, 1))
+    told = msgspec.structs.replace(make_notification(), common_labels=(("alertname", "DeadLetter"), ("n", "<1>")))
+    attached = json.loads(slack.preview(told))["attachments"][0]
+    assert attached["title"] == "[FIRING:1] DeadLetter (<1>)!"
+    assert mail.inner.url.reveal().endswith("&%2BX-Team=a") or mail.inner.url.reveal().endswith("&+X-Team=a")
+    assert mail.preview(told) == "about default\n<b>&lt;1&gt;</b>"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{{ define "team.title" }}{{ nonsense }}{{ end }}', "a.tmpl:1:29: this is no template: function `nonsense`"),
+        (
+            '{{ define "team.title" }}{{ template "x" }}{{ end }}',
+            'a.tmpl:1:1: it includes the template "x", which nobody',
+        ),
+        ('{{ define "other" }}{{ end }}', 'includes the template "team.title", which nobody defines'),
+    ],
+)
+def test_templates_that_are_none(routing, tmp_path, text, message) -> None:
+    """What is wrong with them is found by `check` and refused at start, at its place."""
+    (tmp_path / "a.tmpl").write_text(text)
+    made = routing(WORDS)
+    assert message in "\n".join(map(str, targets.undone(made)))
+    with pytest.raises(ProblemsError) as refused:
+        targets.understood(made)
+    assert message in str(refused.value)

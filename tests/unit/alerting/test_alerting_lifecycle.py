@@ -306,3 +306,19 @@ def test_limit(make_rule, step):
     assert group.rules[0].health == "err"
     assert step(group, 20, TWO) == [("", "resolved"), ("b", "firing")]
     assert group.rules[0].health == "ok"
+
+
+def test_a_gap_ends_nothing_however_often_it_holds_before(make_rule, step):
+    """An alert of before a restart ends with no slot before its window has passed over what is missing.
+
+    That its expression held once more meanwhile, in a window that reaches back before the gap, changes nothing of it.
+    """
+    former, group = make_rule(), make_rule()
+    step(former, 0, ONE)
+    (rule,), (old,) = group.rules, former.rules
+    rule.restore(next(saved for _, saved in old.changes() if saved is not None), 0.0)
+    rule.holds_back_until = 40
+    assert step(group, 10, ONE) == []
+    assert step(group, 20, {}) == step(group, 30, {}) == []
+    assert states(group) == {"a": "firing"}
+    assert step(group, 40, {}) == [("a", "resolved")]

@@ -70,6 +70,18 @@ def test_one_that_comes_again_after_a_while_is_no_flapping() -> None:
     assert [what for _, what in said] == ["FIRING", "RESOLVED"] * 4
 
 
+def test_an_end_that_nobody_heard_of_is_none() -> None:
+    """When it begins anew before its group has spoken it only goes on: its end, later, is told as it comes."""
+    story = Story()
+    story.turn(0, is_start=True)
+    assert [what for _, what in story.until(1)] == ["FIRING"]
+    for at in (12, 13, 24, 25):
+        story.turn(at, is_start=at % 2 == 1)
+    assert story.until(39) == []
+    story.turn(40, is_start=False)
+    assert [what for _, what in story.until(60)] == ["RESOLVED"]
+
+
 @given(st.lists(st.integers(5, 400), min_size=1, max_size=60))
 def test_however_it_comes_and_goes(waits) -> None:
     """In no 30 minutes is it told as flapping twice; when it has come to rest, what was told last is how it is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.model.alert import Alert
@@ -84,11 +84,20 @@ STEPS = st.lists(
 )
 
 
+REFUSED_BY_A_STEP = [
+    *[("A", 0, False, seconds, takes, False) for seconds, takes in ((0, False), (2, False), (6, True))],
+    ("A", 1, False, 0, False, False),
+    ("A", 1, True, 0, False, False),
+    ("A", 0, True, 5, False, False),
+    ("B", 0, False, 5, False, True),
+]
+"""The end that a step of an escalation did not take outlives the group that escalated to it."""
 ESCALATING = msgspec.structs.replace(ROUTE, escalate=(Step(6.0, "second"), Step(20.0, "third")))
 
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.sampled_from([ROUTE, ESCALATING]))
+@example(REFUSED_BY_A_STEP, ESCALATING)
 def test_a_restart_changes_nothing(steps, route) -> None:
     """Whatever begins, ends, is told or refused, and wherever it is cut: the same is said with restarts as without."""
     whole, cut, disk = Grouping(route, RECEIVERS), Grouping(route, RECEIVERS), Disk()

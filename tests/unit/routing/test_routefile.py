@@ -169,6 +169,5 @@ tracing: {a: [b]}
     found = load("routes.yaml", text).undone
     assert sorted((one.line, one.message.split()[0]) for one in found) == [
         (1, "`labels`"),
-        (3, "`templates`"),
         (4, "`tracing`"),
     ]
