@@ -36,7 +36,8 @@ RENEW_SECONDS = 86_400.0
 """A queue that is found is written down again so often."""
 MOST_KNOWN = 10_000
 """Queues of one source that are remembered."""
-PER_STEP = 1_000
+UP: Sample = ("tasktrail_probe_up", ())
+PER_STEP = 500
 """Samples that are put in one step of the loop."""
 
 
@@ -133,7 +134,7 @@ class Probing(msgspec.Struct, kw_only=True):
     labels: dict[Sample, tuple[Sample, ...]] = {}
     """A sample of a reading → the series that it feeds."""
     live: dict[Sample, None] = {}
-    """Series whose last sample is no stale marker."""
+    """Samples of the last look: their series have not ended."""
     says: str | None = None
 
     async def run(self) -> None:
@@ -178,16 +179,20 @@ class Probing(msgspec.Struct, kw_only=True):
     async def _say(self, reading: Reading, *, is_up: bool) -> None:
         """Put samples, in steps between which everyone else has a turn; what is no longer said ends."""
         at = math.floor(self.clock.now() * 1000) / 1000
-        said: dict[Sample, float] = {("tasktrail_probe_up", (("source", self.source),)): float(is_up)}
-        for sample, value in reading.samples.items():
-            for series in self._series(sample):
-                said[series] = value
-        ended = dict.fromkeys((series for series in self.live if series not in said), STALE)
-        for number, ((name, labels), value) in enumerate([*ended.items(), *said.items()], 1):
-            self.put(name, labels, at, value)
+        said: dict[Sample, None] = {UP: None}
+        self.put(UP[0], labels_of({"source": self.source}), at, float(is_up))
+        for number, (sample, value) in enumerate(reading.samples.items(), 1):
+            said[sample] = None
+            for name, labels in self._series(sample):
+                self.put(name, labels, at, value)
             if number % PER_STEP == 0:
                 await asyncio.sleep(0)
-        self.live = dict.fromkeys(said)
+        for number, sample in enumerate([sample for sample in self.live if sample not in said], 1):
+            for name, labels in self._series(sample):
+                self.put(name, labels, at, STALE)
+            if number % PER_STEP == 0:
+                await asyncio.sleep(0)
+        self.live = said
         if len(self.labels) > 2 * len(reading.samples) + PER_STEP:
             self.labels = {}
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Steps, chosen, in_rows, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Steps, ask_each, chosen, number
 
 DEFAULT = ("arq:queue",)
 MOST_DUE = 1_000
@@ -28,22 +28,22 @@ class ArqQueues:
         names = chosen(self._queues, DEFAULT, known)
         millis = str(int(now * 1000))
         share = str(max(10, MOST_DUE // max(1, len(names))))
-        replies = yield [
-            command
-            for name in names
-            for command in (
+        rows = yield from ask_each(
+            names,
+            lambda name: [
                 ("ZCOUNT", name, "-inf", millis),
                 ("ZCOUNT", name, f"({millis}", "+inf"),
                 ("ZRANGE", name, "-inf", millis, "BYSCORE", "LIMIT", "0", share, "WITHSCORES"),
-            )
-        ]
-        rows = list(in_rows(replies, 3))
+            ],
+        )
         due = [_jobs(row[2]) for row in rows]
         asked = list(dict.fromkeys(job for jobs in due for job, _ in jobs))
-        running = yield [("EXISTS", b"arq:in-progress:" + job) for job in asked]
-        runs = {job for job, reply in zip(asked, running, strict=True) if reply == 1}
+        running = yield from ask_each(asked, lambda job: [("EXISTS", b"arq:in-progress:" + job)])
+        runs = {job for job, (reply,) in zip(asked, running, strict=True) if reply == 1}
         reading = Reading()
-        for name, row, jobs in zip(names, rows, due, strict=True):
+        for at, (name, row, jobs) in enumerate(zip(names, rows, due, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             all_due, delayed = number(row[0]), number(row[1])
             unacked = None if all_due is None else sum(job in runs for job, _ in jobs)
             ready = None if all_due is None or unacked is None else max(0, all_due - unacked)

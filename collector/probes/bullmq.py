@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Finder, Steps, in_rows, number, total
+from collector.probes.redis import PAUSE, PER_PAUSE, Command, Finder, Steps, ask_each, number, total
 
 PREFIX = "bull"
 _META = ":meta"
@@ -17,7 +17,6 @@ _KEPT = "opts.maxLenEvents"
 _GLOB = re.compile(r"([*?\[\]\\])")
 _NAME = re.compile(rb"\bname=(\S*)")
 _NAMED = 20
-_WIDTH = 8
 
 
 class BullmqQueues:
@@ -33,36 +32,22 @@ class BullmqQueues:
         if not self._named:
             yield from self._finder.go_on(now)
         bases = self._named or [key.decode("utf-8", "replace").removesuffix(_META) for key in self._finder.found]
-        metas = yield [("HEXISTS", base + _META, _KEPT) for base in bases]
-        there = [base for base, reply in zip(bases, metas, strict=True) if reply == 1]
-        replies = yield [
-            *([("CLIENT", "LIST", "TYPE", "normal")] if there else []),
-            *(
-                command
-                for base in there
-                for command in (
-                    ("LLEN", f"{base}:wait"),
-                    ("LLEN", f"{base}:paused"),
-                    ("ZCARD", f"{base}:prioritized"),
-                    ("LLEN", f"{base}:active"),
-                    ("ZCARD", f"{base}:delayed"),
-                    ("ZCARD", f"{base}:waiting-children"),
-                    ("LINDEX", f"{base}:wait", "-1"),
-                    ("LINDEX", f"{base}:wait", "-2"),
-                )
-            ),
-        ]
-        workers = _workers(replies[0]) if there else None
-        rows = list(in_rows(replies[1:], _WIDTH))
+        metas = yield from ask_each(bases, lambda base: [("HEXISTS", base + _META, _KEPT)])
+        there = [base for base, (reply,) in zip(bases, metas, strict=True) if reply == 1]
+        clients = yield ([("CLIENT", "LIST", "TYPE", "normal"), ("TIME",)] if there else PAUSE)
+        workers = _workers(clients[0]) if there else None
+        rows = yield from ask_each(there, _questions)
         heads = [_head(row) for row in rows]
         asked = [(base, head) for base, head in zip(there, heads, strict=True) if head is not None]
-        times = yield [("HGET", f"{base}:".encode() + head, "timestamp") for base, head in asked]
-        since = dict(zip((base for base, _ in asked), map(_seconds, times), strict=True))
+        times = yield from ask_each(asked, lambda job: [("HGET", f"{job[0]}:".encode() + job[1], "timestamp")])
+        since = {base: _seconds(text) for (base, _), (text,) in zip(asked, times, strict=True)}
         reading = Reading()
-        for base, row, head in zip(there, rows, heads, strict=True):
-            at = since.get(base)
+        for at, (base, row, head) in enumerate(zip(there, rows, heads, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
+            began = since.get(base)
             waiting = total(row[:3])
-            oldest = 0.0 if waiting == 0 else now - at if head is not None and at is not None else None
+            oldest = 0.0 if waiting == 0 else now - began if head is not None and began is not None else None
             lengths = {
                 "ready": None if waiting is None else waiting - _is_marker(row[6]),
                 "unacked": number(row[3]),
@@ -80,6 +65,19 @@ class BullmqQueues:
             reading.says = f"invisible, and not empty: {listed} (no `meta` key here; PostgreSQL is not read)"
             reading.unknown.update(queue for base in missing if (queue := base.rpartition(":")[2]) in known)
         return reading
+
+
+def _questions(base: str) -> list[Command]:
+    return [
+        ("LLEN", f"{base}:wait"),
+        ("LLEN", f"{base}:paused"),
+        ("ZCARD", f"{base}:prioritized"),
+        ("LLEN", f"{base}:active"),
+        ("ZCARD", f"{base}:delayed"),
+        ("ZCARD", f"{base}:waiting-children"),
+        ("LINDEX", f"{base}:wait", "-1"),
+        ("LINDEX", f"{base}:wait", "-2"),
+    ]
 
 
 def _is_marker(item: Any) -> bool:

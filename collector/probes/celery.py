@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Asked, Command, Finder, Steps, chosen, in_rows, texts, total
+from collector.probes.redis import PAUSE, PER_PAUSE, Asked, Finder, Steps, ask_each, chosen, texts, total
 
 PRIORITIES = ("", *(f"\x06\x16{step}" for step in range(1, 10)))
 """What a priority adds to the name of a queue's list; which steps there are is a setting of the application."""
@@ -78,10 +78,11 @@ class CeleryQueues:
         is_told = yield from self._count_held(prefixes, routes, now, counts)
         found = dict.fromkeys([*routes.values(), *(queue for queue, _ in counts)])
         names = [name for name in chosen(self._queues, list(found), known) if is_work(name)]
-        lists = [p + name + step for name in names for p in prefixes for step in PRIORITIES]
-        lengths = yield [("LLEN", name) for name in lists]
+        rows = yield from ask_each(names, lambda name: [("LLEN", p + name + s) for p in prefixes for s in PRIORITIES])
         reading = Reading()
-        for name, row in zip(names, in_rows(lengths, len(prefixes) * len(PRIORITIES)), strict=True):
+        for at, (name, row) in enumerate(zip(names, rows, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             unacked, scheduled = (counts[name, waits] if is_told else None for waits in (False, True))
             reading.depth(name, {"ready": total(row), "unacked": unacked, "scheduled": scheduled})
         if not is_told:
@@ -92,8 +93,10 @@ class CeleryQueues:
         """The queues that were declared."""
         places = [key.decode("utf-8", "replace").partition(_BINDING) for key in self._finder.found]
         work = [(prefix, exchange) for prefix, _, exchange in places if not exchange.startswith(_NOT_WORK)]
-        members = yield [("SMEMBERS", f"{prefix}{_BINDING}{exchange}") for prefix, exchange in work]
-        for (prefix, exchange), bound in zip(work, members, strict=True):
+        members = yield from ask_each(work, lambda place: [("SMEMBERS", _BINDING.join(place))])
+        for at, ((prefix, exchange), (bound,)) in enumerate(zip(work, members, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             self._prefixes.setdefault(prefix)
             for member in texts(bound):
                 key, _, rest = member.partition(_SEPARATOR)
@@ -112,8 +115,9 @@ class CeleryQueues:
             for mine in [[tag for q, tag in new if q == p]]
             for begin in range(0, len(mine), _PAGE)
         ]
-        replies = yield [_question(prefix, page) for prefix, page in asked]
-        for (prefix, page), values in zip(asked, replies, strict=True):
+        replies = yield from ask_each(asked, lambda page: [("HMGET", f"{page[0]}unacked", *page[1])])
+        for (prefix, page), (values,) in zip(asked, replies, strict=True):
+            yield PAUSE
             for tag, value in zip(page, values if isinstance(values, list) else [], strict=False):
                 if value is not None:  # else it was acknowledged between the two questions
                     self._held[prefix, tag] = held(value)
@@ -121,10 +125,6 @@ class CeleryQueues:
             if one is not None:
                 counts[one.queue(routes), one.due > now] += 1
         return is_whole and len(new) < MOST_NEW
-
-
-def _question(prefix: str, tags: list[bytes]) -> Command:
-    return ("HMGET", f"{prefix}unacked", *tags)
 
 
 def held(value: bytes) -> Held | None:

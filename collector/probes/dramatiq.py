@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Finder, Steps, chosen, in_rows, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, number
 
 _MESSAGES = ".msgs"
 _DEAD, _DELAYED = ".XQ", ".DQ"
@@ -44,33 +44,33 @@ class DramatiqQueues:
         yield from self._finder.go_on(now)
         names = chosen(self._queues, self._found(), known)
         p = self._prefix
-        replies = yield [
-            command
-            for name in names
-            for command in (
+        rows = yield from ask_each(
+            names,
+            lambda name: [
                 ("LLEN", f"{p}:{name}"),
                 ("HLEN", f"{p}:{name}{_MESSAGES}"),
                 ("HLEN", f"{p}:{name}{_DELAYED}{_MESSAGES}"),
                 ("LINDEX", f"{p}:{name}", "0"),
-            )
+            ],
+        )
+        heads = [(name, row[3]) for name, row in zip(names, rows, strict=True) if isinstance(row[3], bytes)]
+        small = [
+            n for n, row in zip(names, rows, strict=True) if isinstance(row[2], int) and 0 < row[2] <= MOST_DELAYED
         ]
-        rows = dict(zip(names, in_rows(replies, 4), strict=True))
-        heads = [(name, row[3]) for name, row in rows.items() if isinstance(row[3], bytes)]
-        read = [name for name, row in rows.items() if isinstance(row[2], int) and 0 < row[2] <= MOST_DELAYED]
-        more = yield [
-            *(("HGET", f"{p}:{name}{_MESSAGES}", head) for name, head in heads),
-            *(("HVALS", f"{p}:{name}{_DELAYED}{_MESSAGES}") for name in read),
-        ]
-        first = {name: _message(value) for (name, _), value in zip(heads, more, strict=False)}
-        retrying = {name: _retries(values) for name, values in zip(read, more[len(heads) :], strict=True)}
+        first = yield from ask_each(heads, lambda head: [("HGET", f"{p}:{head[0]}{_MESSAGES}", head[1])])
+        put_off = yield from ask_each(small, lambda name: [("HVALS", f"{p}:{name}{_DELAYED}{_MESSAGES}")])
+        waits = {name: _message(value) for (name, _), (value,) in zip(heads, first, strict=True)}
+        retrying = {name: _retries(values) for name, (values,) in zip(small, put_off, strict=True)}
         reading = Reading()
-        for name, row in rows.items():
-            ready, all_here, put_off = map(number, row[:3])
+        for at, (name, row) in enumerate(zip(names, rows, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
+            ready, all_here, later = map(number, row[:3])
             unacked = None if ready is None or all_here is None else max(0, all_here - ready)
             again = retrying.get(name, 0)
-            head = first.get(name)
+            head = waits.get(name)
             oldest = 0.0 if ready == 0 else now - head.message_timestamp / 1000 if head else None
-            delayed = None if put_off is None else max(0, put_off - again)
+            delayed = None if later is None else max(0, later - again)
             lengths: dict[Any, int | None] = {"ready": ready, "unacked": unacked, "delayed": delayed}
             reading.depth(name, {**lengths, "retrying": again}, oldest=oldest)
         return reading

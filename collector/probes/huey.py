@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Finder, Steps, chosen, in_rows, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, number
 
 _KINDS = ("huey.redis.", "huey.schedule.", "huey.results.")
 
@@ -26,17 +26,18 @@ class HueyQueues:
         keys = [key.decode("utf-8", "replace") for key in self._finder.found]
         found = dict.fromkeys(key.removeprefix(kind) for key in keys for kind in _KINDS if key.startswith(kind))
         names = chosen(self._queues, list(found), known)
-        replies = yield [
-            command
-            for name in names
-            for command in (
+        rows = yield from ask_each(
+            names,
+            lambda name: [
                 ("LLEN", f"huey.redis.{name}"),
                 ("ZCARD", f"huey.redis.{name}"),
                 ("ZCARD", f"huey.schedule.{name}"),
-            )
-        ]
+            ],
+        )
         reading = Reading()
-        for name, row in zip(names, in_rows(replies, 3), strict=True):
+        for at, (name, row) in enumerate(zip(names, rows, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             listed, ranked = number(row[0]), number(row[1])
             ready = listed if ranked is None else ranked if listed is None else listed + ranked
             reading.depth(name, {"ready": ready, "scheduled": number(row[2])})

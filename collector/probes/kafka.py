@@ -73,13 +73,15 @@ class LagProbe:
                 admin, consumer = await self._started()
                 reading = Reading()
                 groups = await self._found(admin, reading)
-                members = await self._members(admin, groups)
+                await self._coordinate(admin, groups)
                 there = set(await admin.list_topics())
                 commits = await self._commits(admin, groups, there)
                 wanted = {place for offsets in commits.values() for place in offsets}
                 ends: Offsets = await consumer.end_offsets(list(wanted)) if wanted else {}
                 begins: Offsets = await consumer.beginning_offsets(list(wanted)) if wanted else {}
-                await self._peeker.look(consumer, _behind(commits, begins, ends), ends)
+                await self._peeker.look(consumer, _behind(commits, begins, ends), ends, now)
+                waits = [group for group, offsets in commits.items() if any(offsets[at] < ends[at] for at in offsets)]
+                members = await self._members(admin, waits)
         except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
             raise SourceError(f"consumer groups: {type(error).__name__}", retryable=False) from error
         except (KafkaError, OSError) as error:
@@ -103,20 +105,20 @@ class LagProbe:
             reading.says = f"asks about the lag of {MOST_GROUPS} of {len(groups)} groups: name groups=GROUP[,GROUP...]"
         return groups[:MOST_GROUPS]
 
-    async def _members(self, admin: AIOKafkaAdminClient, groups: Sequence[str]) -> dict[str, bool]:
-        """Which groups have members; those that cannot be told of are left out."""
+    async def _coordinate(self, admin: AIOKafkaAdminClient, groups: Sequence[str]) -> None:
+        """Find out whom to ask about each group."""
         fresh = [group for group in groups if group not in self._coordinators]
         found = await _together([admin.find_coordinator(group) for group in fresh])
         self._coordinators |= dict(zip(fresh, found, strict=True))
-        by_node: dict[int, list[str]] = {}
-        for group in groups:
-            by_node.setdefault(self._coordinators[group], []).append(group)
-        asked = [admin.describe_consumer_groups(mine, node) for node, mine in by_node.items()]
-        try:
-            replies = await _together(asked)
-        except KafkaError:
-            self._coordinators.clear()
-            raise
+
+    async def _members(self, admin: AIOKafkaAdminClient, groups: Sequence[str]) -> dict[str, bool]:
+        """Which groups have members; those that cannot be told of are left out.
+
+        Each is asked for by itself: the client cannot read an answer about several.
+        """
+        replies = await _together(
+            [admin.describe_consumer_groups([group], self._coordinators[group]) for group in groups]
+        )
         rows = [row for reply in replies for response in reply for row in response.groups]
         return {row[1]: bool(row[5]) for row in rows if row[0] == 0}
 
@@ -124,13 +126,9 @@ class LagProbe:
         self, admin: AIOKafkaAdminClient, groups: Sequence[str], there: Collection[str]
     ) -> dict[str, Offsets]:
         """What each group has committed of what is wanted. Those that have committed nothing are left out."""
-        try:
-            found = await _together(
-                [admin.list_consumer_group_offsets(group, self._coordinators[group]) for group in groups]
-            )
-        except KafkaError:
-            self._coordinators.clear()
-            raise
+        found = await _together(
+            [admin.list_consumer_group_offsets(group, self._coordinators[group]) for group in groups]
+        )
         commits = {
             group: {
                 place: one.offset
@@ -187,6 +185,7 @@ class LagProbe:
         """End both clients, whatever they hang on."""
         admin, consumer, self._admin, self._consumer = self._admin, self._consumer, None, None
         self._peeker.forget()
+        self._coordinators.clear()
         if consumer is not None:
             await self._clients.close(consumer)
         if admin is not None:

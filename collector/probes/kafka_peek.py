@@ -19,6 +19,8 @@ MOST_RECORDS = 500
 """Records of one place that are counted one by one."""
 SECONDS = 5.0
 """All of one look."""
+KEEPS = 300.0
+"""Seconds after which a place is looked at anew: compaction takes records that were there."""
 _WAIT_MS = 300
 
 
@@ -27,6 +29,8 @@ class Peek(msgspec.Struct):
 
     until: int
     """The offset up to which it was."""
+    since: float
+    """When it was first looked at, Unix seconds."""
     records: int = 0
     first_at: float | None = None
     """The time of the first record, Unix seconds."""
@@ -47,28 +51,33 @@ class Peeker:
         consumer: AIOKafkaConsumer,
         places: Sequence[tuple[TopicPartition, int]],
         ends: Mapping[TopicPartition, int],
+        now: float,
     ) -> None:
         """Look at places that are new, or whose log has grown. Raises KafkaError."""
-        self.seen = {place: self.seen[place] for place in places if place in self.seen}
+        self.seen = {place: peek for place in places if (peek := self.seen.get(place)) and now - peek.since < KEEPS}
         due = [place for place in places if self._is_due(place, ends)][:MOST_PLACES]
         with suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
                 while due:
                     turn = dict(due)  # of each partition one place at a time
                     due = [place for place in due if turn[place[0]] != place[1]]
-                    await self._read(consumer, turn, ends)
+                    await self._read(consumer, turn, ends, now)
 
     def _is_due(self, place: tuple[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
         peek = self.seen.get(place)
         return peek is None or (peek.until < ends[place[0]] and peek.records < MOST_RECORDS)
 
     async def _read(
-        self, consumer: AIOKafkaConsumer, turn: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self,
+        consumer: AIOKafkaConsumer,
+        turn: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        now: float,
     ) -> None:
         consumer.assign(list(turn))
         left: dict[TopicPartition, Peek] = {}
         for at, offset in turn.items():
-            left[at] = peek = self.seen.setdefault((at, offset), Peek(offset))
+            left[at] = peek = self.seen.setdefault((at, offset), Peek(offset, now))
             consumer.seek(at, peek.until)
         try:
             while left:

@@ -19,6 +19,8 @@ HABITS = 3.0
 """So many times the longest pause of a group is no habit."""
 SHORTEST = 60.0
 """Seconds that no group is judged within, however fast it is."""
+FIRST = 300.0
+"""Seconds within which a group is not judged that was never seen going on: its habit is not known."""
 FADES = 0.95
 """What a long pause counts for with each commit after it."""
 
@@ -32,6 +34,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """When it last went on, or the first look at it."""
     longest: float = 0.0
     """The longest pause between two commits while something waited, seconds; it fades."""
+    has_moved: bool = False
+    """Whether it was ever seen going on."""
     waits_since: float | None = None
     """Since when something has been waiting without a break."""
     is_void: bool = False
@@ -41,6 +45,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def since(self) -> float:
         """Since when it could have gone on and has not."""
         return max(self.moved_at, self.waits_since or self.moved_at)
+
+    @property
+    def patience(self) -> float:
+        """How long it may stand still, seconds."""
+        return max(SHORTEST, HABITS * self.longest) if self.has_moved else FIRST
 
 
 def seen(former: Place | None, committed: int, end: int, now: float) -> Place:
@@ -57,6 +66,7 @@ def seen(former: Place | None, committed: int, end: int, now: float) -> Place:
         end=end,
         moved_at=now if is_moved else former.moved_at,
         longest=longest,
+        has_moved=is_moved or former.has_moved,
         waits_since=former.waits_since,
         is_void=is_void,
     )
@@ -76,6 +86,6 @@ def verdict(former: Place | None, place: Place, now: float, *, has_members: bool
         return None
     if former is not None and not former.is_void and place.committed < former.committed:
         return "rewind"
-    if place.waits_since is None or now - place.since <= max(SHORTEST, HABITS * place.longest):
+    if place.waits_since is None or now - place.since <= place.patience:
         return None
     return "stop" if has_members is False else "stall"

@@ -56,17 +56,18 @@ class Reading:
 
         `oldest`: seconds that the longest waiting has waited, None where that is not seen. It is 0 where nothing waits.
         """
+        own: Labels = (("queue", queue),)
         if consumers or any(lengths.values()):
             self.queues[queue] = None
         for state, length in lengths.items():
             if length is None:
                 self.unknown.add(queue)
             else:
-                self.put(LENGTH, length, queue=queue, state=state)
+                self.samples[LENGTH, (*own, ("state", state))] = length
         if oldest is not None:
-            self.put(OLDEST, max(0.0, oldest), queue=queue)
+            self.samples[OLDEST, own] = max(0.0, oldest)
         if consumers is not None:
-            self.put(CONSUMERS, consumers, queue=queue)
+            self.samples[CONSUMERS, own] = consumers
 
 
 class Probe(Protocol):

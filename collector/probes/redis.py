@@ -7,7 +7,7 @@ wire. Whoever builds the probe says how the server is reached. Only commands tha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from collector.model.errors import SourceError
@@ -30,6 +30,11 @@ _ODD = ("WRONGTYPE", "ERR no such key", "NOGROUP")
 Command: TypeAlias = Sequence[str | bytes]
 Steps: TypeAlias = Generator[Sequence[Command], list[Any], Reading]
 Asked: TypeAlias = Generator[Sequence[Command], list[Any], None]
+Rows: TypeAlias = Generator[Sequence[Command], list[Any], list[Sequence[Any]]]
+PAUSE: Sequence[Command] = ()
+"""Nothing to ask: others have a turn."""
+PER_PAUSE = 250
+"""Queues that are gone through without a pause."""
 
 
 class Connection(Protocol):
@@ -77,11 +82,13 @@ class RedisProbe:
             raise
 
     async def _ask(self, commands: Sequence[Command]) -> list[Any]:
-        if self._connection is None and commands:
+        if not commands:
+            await asyncio.sleep(0)
+            return []
+        if self._connection is None:
             self._connection = await self._connect()
         replies: list[Any] = []
         for begin in range(0, len(commands), PER_TRIP):
-            assert self._connection is not None  # noqa: S101 made above
             self.trips += 1
             replies += await self._connection.ask_many(commands[begin : begin + PER_TRIP], ANSWER_SECONDS)
             await asyncio.sleep(0)
@@ -127,6 +134,19 @@ class Finder:
                 return
 
 
+def ask_each(names: Sequence[Any], questions: Callable[[Any], Sequence[Command]]) -> Rows:
+    """Ask the same of each queue, as many as go in one trip at a time. Gives a row of replies for each."""
+    if not names:
+        return []
+    rows: list[Sequence[Any]] = []
+    width = len(questions(names[0]))
+    per_trip = max(1, PER_TRIP // width)
+    for begin in range(0, len(names), per_trip):
+        replies = yield [command for name in names[begin : begin + per_trip] for command in questions(name)]
+        rows += (replies[at : at + width] for at in range(0, len(replies), width))
+    return rows
+
+
 def number(reply: Any) -> int | None:
     """A length that was told; None for an error in its place."""
     return reply if isinstance(reply, int) else None
@@ -135,11 +155,6 @@ def number(reply: Any) -> int | None:
 def texts(reply: Any) -> list[str]:
     """The texts of a list or set; none where there is an error in its place."""
     return [one.decode("utf-8", "replace") for one in reply if one is not None] if isinstance(reply, list) else []
-
-
-def in_rows(replies: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
-    """Replies to as many commands per queue, queue by queue."""
-    return (replies[begin : begin + width] for begin in range(0, len(replies), width))
 
 
 def total(lengths: Sequence[Any]) -> int | None:

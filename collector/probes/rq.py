@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Steps, chosen, in_rows, number, texts
+from collector.probes.redis import PAUSE, PER_PAUSE, Command, Steps, ask_each, chosen, number, texts
 
 MOST_WORKERS = 5_000
 _WORKER = 2
@@ -27,33 +27,22 @@ class RqQueues:
         heads = [name.removeprefix(f"{p}:queue:") for name in texts(found)]
         names = chosen(self._queues, sorted(heads), known)
         alive = sorted(texts(workers))[:MOST_WORKERS]
-        replies = yield [
-            *(("HMGET", name, "queues", "death") for name in alive),
-            *(
-                command
-                for name in names
-                for command in (
-                    ("LLEN", f"{p}:queue:{name}"),
-                    ("ZCARD", f"{p}:wip:{name}"),
-                    ("ZCARD", f"{p}:scheduled:{name}"),
-                    ("ZCARD", f"{p}:deferred:{name}"),
-                    ("LINDEX", f"{p}:queue:{name}", "0"),
-                )
-            ),
-        ]
+        fields = yield from ask_each(alive, lambda name: [("HMGET", name, "queues", "death")])
         consumers: Counter[str] = Counter()
-        for fields in replies[: len(alive)]:
-            if isinstance(fields, list) and len(fields) == _WORKER and fields[0] is not None and fields[1] is None:
-                consumers.update(fields[0].decode("utf-8", "replace").split(","))
-        rows = list(in_rows(replies[len(alive) :], 5))
+        for (told,) in fields:
+            if isinstance(told, list) and len(told) == _WORKER and told[0] is not None and told[1] is None:
+                consumers.update(told[0].decode("utf-8", "replace").split(","))
+        rows = yield from ask_each(names, self._questions)
         jobs = [row[4] for row in rows if isinstance(row[4], bytes)]
-        times = yield [("HGET", f"{p}:job:".encode() + job, "enqueued_at") for job in jobs]
-        since = dict(zip(jobs, map(_time, times), strict=True))
+        times = yield from ask_each(jobs, lambda job: [("HGET", f"{p}:job:".encode() + job, "enqueued_at")])
+        since = {job: _time(text) for job, (text,) in zip(jobs, times, strict=True)}
         reading = Reading()
-        for name, row in zip(names, rows, strict=True):
+        for at, (name, row) in enumerate(zip(names, rows, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             ready, unacked, scheduled, deferred = map(number, row[:4])
-            at = since.get(row[4]) if isinstance(row[4], bytes) else None
-            oldest = 0.0 if ready == 0 else None if at is None else now - at
+            began = since.get(row[4]) if isinstance(row[4], bytes) else None
+            oldest = 0.0 if ready == 0 else None if began is None else now - began
             reading.depth(
                 name,
                 {"ready": ready, "unacked": unacked, "scheduled": scheduled, "delayed": deferred},
@@ -61,6 +50,16 @@ class RqQueues:
                 consumers=consumers[name],
             )
         return reading
+
+    def _questions(self, name: str) -> list[Command]:
+        p = self._prefix
+        return [
+            ("LLEN", f"{p}:queue:{name}"),
+            ("ZCARD", f"{p}:wip:{name}"),
+            ("ZCARD", f"{p}:scheduled:{name}"),
+            ("ZCARD", f"{p}:deferred:{name}"),
+            ("LINDEX", f"{p}:queue:{name}", "0"),
+        ]
 
 
 def _time(text: object) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import Finder, Steps, chosen, in_rows, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, number
 
 _INCOMPLETE = ":incomplete"
 
@@ -35,26 +35,26 @@ class SaqQueues:
         found = [key.removeprefix("saq:").removesuffix(_INCOMPLETE) for key in keys if not key.startswith("saq:job:")]
         names = chosen(self._queues, found, known)
         seconds, millis = f"({now:.3f}", f"({int(now * 1000)}"
-        replies = yield [
-            command
-            for name in names
-            for command in (
+        rows = yield from ask_each(
+            names,
+            lambda name: [
                 ("LLEN", f"saq:{name}:queued"),
                 ("LLEN", f"saq:{name}:active"),
                 ("ZCOUNT", f"saq:{name}{_INCOMPLETE}", seconds, "+inf"),
                 ("ZCOUNT", f"saq:{name}:stats", millis, "+inf"),
                 ("LINDEX", f"saq:{name}:queued", "0"),
-            )
-        ]
-        rows = list(in_rows(replies, 5))
+            ],
+        )
         heads = [row[4] for row in rows if isinstance(row[4], bytes)]
-        jobs = yield [("GET", head) for head in heads]
-        since = dict(zip(heads, map(_queued, jobs), strict=True))
+        jobs = yield from ask_each(heads, lambda head: [("GET", head)])
+        since = {head: _queued(job) for head, (job,) in zip(heads, jobs, strict=True)}
         reading = Reading()
-        for name, row in zip(names, rows, strict=True):
+        for at, (name, row) in enumerate(zip(names, rows, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             ready, unacked, scheduled, workers = map(number, row[:4])
-            at = since.get(row[4]) if isinstance(row[4], bytes) else None
-            oldest = 0.0 if ready == 0 else None if at is None else now - at
+            began = since.get(row[4]) if isinstance(row[4], bytes) else None
+            oldest = 0.0 if ready == 0 else None if began is None else now - began
             lengths: dict[Any, int | None] = {"ready": ready, "unacked": unacked, "scheduled": scheduled}
             reading.depth(name, lengths, oldest=oldest, consumers=workers)
         return reading

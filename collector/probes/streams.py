@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from collector.probes.reading import DELIVERIES, LAG, LAG_SECONDS, PENDING_IDLE, Reading, State
-from collector.probes.redis import Command, Finder, Steps, chosen, in_rows, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Command, Finder, Steps, ask_each, chosen, number
 
 MOST_GROUPS = 20
 """Groups of one stream."""
@@ -60,15 +60,17 @@ class Streams:
             yield from self._finder.go_on(now)
         keys = [] if self._finder is None else [key.decode("utf-8", "replace") for key in self._finder.found]
         names = chosen(self._streams, [name for name in keys if self._queue(name)], ())
-        first = yield [("TIME",), *(command for name in names for command in self._questions(name))]
-        clock = _seconds(first[0], now)
-        rows = dict(zip(names, in_rows(first[1:], 3 if self._delayed else 2), strict=True))
+        (told,) = (yield [("TIME",)]) if names else (None,)
+        clock = _seconds(told, now)
+        rows = dict(zip(names, (yield from ask_each(names, self._questions)), strict=True))
         of_stream = {name: self._groups(name, row) for name, row in rows.items()}
         groups = [group for found in of_stream.values() for group in found]
-        replies = yield [command for group in groups for command in _about(group)]
+        replies = yield from ask_each(groups, _about)
         reading = Reading()
         ages: dict[str, list[float | None]] = {}
-        for group, row in zip(groups, in_rows(replies, 3), strict=True):
+        for at, (group, row) in enumerate(zip(groups, replies, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             seconds = _waited(group, row[0], clock)
             ages.setdefault(group.stream, []).append(seconds)
             self._say_group(reading, group, seconds, row)
@@ -76,7 +78,9 @@ class Streams:
         for name, row in rows.items():
             if (queue := self._queue(name)) and (lengths := self._lengths(row, of_stream[name])):
                 depths.setdefault(queue, []).append((lengths, _oldest(ages.get(name, []), lengths["ready"])))
-        for queue, parts in depths.items():
+        for at, (queue, parts) in enumerate(depths.items()):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
             sums: dict[State, int | None] = {state: _sum([one[state] for one, _ in parts]) for state in parts[0][0]}
             reading.depth(queue, sums, oldest=_oldest([age for _, age in parts], sums["ready"]))
         return reading

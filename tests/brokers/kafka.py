@@ -47,6 +47,7 @@ group.initial.rebalance.delay.ms=0
 log.retention.check.interval.ms=500
 log.initial.task.delay.ms=500
 log.segment.delete.delay.ms=100
+log.cleaner.backoff.ms=500
 message.max.bytes=67108864
 socket.request.max.bytes=134217728
 """

@@ -55,7 +55,7 @@ class RedisKeys:
     def close(self) -> None:
         """Nothing to close."""
 
-    async def ask_many(self, commands: Sequence[Sequence[str | bytes]], seconds: float = 5.0) -> list[Any]:
+    async def ask_many(self, commands: Sequence[Sequence[str | bytes]], seconds: float = 5.0) -> list[Any]:  # noqa: ARG002
         """Replies in order."""
         if self.is_broken:
             raise SourceError("gone")

@@ -28,7 +28,7 @@ def held(exchange: str, key: str, eta: datetime | str | None = None) -> str:
 
 def holding(messages: dict[str, str], prefix: str = "") -> dict[str, object]:
     """What workers hold, by delivery tag."""
-    index = Ranked({tag: NOW - 5 for tag in messages})
+    index = Ranked(dict.fromkeys(messages, NOW - 5))
     return {f"{prefix}unacked": messages, f"{prefix}unacked_index": index}
 
 
@@ -77,7 +77,7 @@ async def test_a_held_message_is_read_once():
 
 
 async def test_what_workers_hold_is_unknown_rather_than_wrong(monkeypatch):
-    """With more messages than are looked at, nothing is said of any queue's; what is no message of Celery is nobody's."""
+    """With more messages than are looked at, nothing is said of any queue; what is no message of Celery is nobody's."""
     monkeypatch.setattr(celery, "MOST_HELD", 3)
     server = RedisKeys({**bound("mail"), **holding({str(tag): held("tasks", "mail") for tag in range(4)})})
     reading = await look(CeleryQueues(), server)

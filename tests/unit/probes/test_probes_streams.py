@@ -31,7 +31,7 @@ async def test_what_was_done_is_no_depth():
     reading = await look(Streams(["jobs"]), RedisKeys({"jobs": Stream([held], [entry(age) for age in ages])}))
     assert lengths(reading) == {"jobs": {"ready": 2, "unacked": 1}}
     assert values(reading, LAG, "group") == {"g": 2}
-    assert values(reading, OLDEST) == {"jobs": pytest.approx(20)}
+    assert values(reading, OLDEST) == values(reading, LAG_SECONDS) == {"jobs": pytest.approx(20)}
     assert values(reading, PENDING_IDLE, "group") == {"g": 4}
     assert values(reading, DELIVERIES, "group") == {"g": 3}
 
