@@ -63,12 +63,13 @@ class Undertaker:
                 if (number := places.get(id(event))) is not None:
                     index = number if decoded.sources is None else decoded.sources[number]
                     found = dead_places.found(batch, index, event, ats[number])
-                    self._unopened[home, event.task_id] = _with_error(found, event)
+                    self._unopened[home, event.task_id] = found
         self.turned()
         for event in told:
             known = self.ledger.latest(home, event.task_id)
             if known is not None and not known.is_ended:  # else its trail may still wait for its names
-                self.ledger.fill(home, event.task_id, self._unopened.pop((home, event.task_id), Found()))
+                found = self._unopened.pop((home, event.task_id), Found())
+                self.ledger.fill(home, event.task_id, _with_error(found, event, known))
         while len(self._unopened) > MOST_UNOPENED:
             del self._unopened[next(iter(self._unopened))]
 
@@ -151,10 +152,11 @@ class Undertaker:
         self._written = written
 
 
-def _with_error(found: Found, event: Event) -> Found:
-    """With what the event says of the error, where the place says nothing."""
-    error, message = found.error or event.error or "", found.message or event.error_message or ""
-    return msgspec.structs.replace(found, error=error, message=mask(message)[:LONGEST_MESSAGE])
+def _with_error(found: Found, event: Event, known: DeadLetter) -> Found:
+    """With what the event says of the error, where it is not known yet."""
+    error = "" if known.error else found.error or event.error or ""
+    message = "" if known.message else mask(event.error_message or "")[:LONGEST_MESSAGE]
+    return found if (error, message) == ("", "") else msgspec.structs.replace(found, error=error, message=message)
 
 
 def _since(start: float | None, at: float) -> float | None:

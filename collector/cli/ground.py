@@ -38,6 +38,7 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
         {"semantics": "must_complete best_effort undeclared"},
     ),
     "task_deadline_seconds": ("gauge", _TASK, {}),
+    "task_review_within_seconds": ("gauge", _TASK, {}),
     "queue_length": ("gauge", (*_TASK, "state"), {"state": "ready unacked delayed scheduled retrying"}),
     "queue_oldest_age_seconds": ("gauge", _TASK, {}),
     "queue_consumers": ("gauge", _TASK, {}),

@@ -49,7 +49,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     ended_seconds: float = 30 * 86_400.0
     """How long a record stays after its end."""
     entries: int = 100
-    """Of one record's history: past it only verdicts are added."""
+    """Of one record's history: past it no verdict is taken, and nothing is added but what ends it."""
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -138,6 +138,8 @@ class Ledger:
         one, given = self.records[name], checked(verdict)
         if given.state not in FOLLOWING[one.state]:
             raise ValueError(f"{name} is {one.state}, and cannot become {given.state}")
+        if len(self.history.get(name, ())) >= self.bounds.entries:
+            raise ValueError(f"{name} has {self.bounds.entries} entries in its history, and takes no more")
         self._turn(one, given.state, at, given.actor, given.reason, given.ticket)
         return not one.is_ended and self.records[name].is_ended
 

@@ -73,6 +73,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What deletes it then."""
 
 
+_NOTHING = Found()
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """One dead letter. Times in Unix seconds; None: not known."""
 
@@ -193,6 +196,8 @@ def record(death: Death, found: Found, owner: str, review_within: float | None) 
 
 def filled(one: DeadLetter, found: Found) -> DeadLetter:
     """The record with what a place tells that was not known yet. The same object where that is nothing."""
+    if found == _NOTHING:
+        return one
     said = {
         name: value
         for name in Found.__struct_fields__

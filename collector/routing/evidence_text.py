@@ -64,7 +64,7 @@ def _around(found: Sequence[Evidence], shared: Labels) -> list[str]:
             lines.append(f"{name} of the latest {split.total():,}: {parts}")
     open_ones = [evidence.open_dead_letters for evidence in found if evidence.open_dead_letters is not None]
     if open_ones:
-        lines.append(f"dead letters still open: {sum(open_ones):,}")
+        lines.append(f"dead letters still open: {sum(open_ones):,} (tasktrail dead-letters list)")
     if found and any(found[0].slots):
         first = found[0]
         seconds = f"{first.slot_seconds:g} s"

@@ -37,6 +37,8 @@ METRICS = {
     "queue_source:queue_length:growth", "queue_source:queue_length:drain_seconds", "queue:queue_length:work_seconds",
     "queue_source:queue_length:in_an_hour", "consumer_lag_verdicts", "consumer_pending_idle_seconds",
     "consumer_pending_deliveries", "tasktrail_probe_up",
+    "dead_letters_unreviewed_age_seconds",
+    "task_review_within_seconds", "dead_letter_oldest_age_seconds", "dead_letter_expires_seconds",
 }  # fmt: skip
 
 

@@ -88,6 +88,11 @@ class Daemon:
                 found.setdefault(sample.name, []).append((sample.labels, sample.value))
         return found
 
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """All records of the ledger, newest first."""
+        found: list[dict[str, Any]] = self.json("/api/dead-letters?limit=1000")["dead_letters"]
+        return found
+
     def alerts(self) -> list[dict[str, Any]]:
         """Pending and firing alerts."""
         alerts: list[dict[str, Any]] = self.json("/api/v1/alerts")["data"]["alerts"]

@@ -86,6 +86,11 @@ def test_the_truth_of_a_real_run(rabbitmq_url: str, vhost: str, python: str, tmp
         daemon.wait(lambda: seen(daemon) == expected, 30, "it is not as the tasks logged it")
         lengths = brokers.control_rabbitmq("list_queues", "-p", vhost, "name", "messages").split()
         assert lengths[lengths.index("parcels.dead") + 1] == "2"
+        on_record = daemon.dead_letters()
+        assert Counter(("dead_lettered", one["task"]) for one in on_record) == Counter(
+            {key: count for key, count in expected.items() if key[0] == "dead_lettered"}
+        )
+        assert [one["origin"] for one in on_record] == [{"queue": "parcels", "reason": "rejected"}] * 2
         daemon.process.kill()
         daemon.process.wait()
         left = lambda: brokers.control_rabbitmq("list_queues", "-p", vhost, "name")  # noqa: E731

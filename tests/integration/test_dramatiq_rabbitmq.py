@@ -82,6 +82,12 @@ def test_the_truth_of_a_real_run(rabbitmq_url: str, vhost: str, python: str, tmp
         assert retried["error"] == "ConnectionError"
         lengths = brokers.control_rabbitmq("list_queues", "-p", vhost, "name", "messages").split()
         assert lengths[lengths.index("parcels.XQ") + 1] == "2"
+        on_record = daemon.dead_letters()
+        assert Counter(("dead_lettered", one["task"]) for one in on_record) == Counter(
+            {key: count for key, count in expected.items() if key[0] == "dead_lettered"}
+        )
+        assert {one["place"] for one in on_record} == {"parcels.XQ"}
+        assert {one["origin"]["queue"] for one in on_record} == {"parcels"}
         assert f"rabbitmqctl trace_on -p {vhost}" in daemon.source("dramatiq")["detail"]
     finally:
         os.killpg(worker, signal.SIGKILL)

@@ -201,7 +201,9 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
     """
     url, made = stage
     client = redis.Redis.from_url(server.address)
-    daemon = run("--source", url)
+    tasks = made.folder / "tasks.yaml"
+    tasks.write_text("tasks:\n- {match: '*', semantics: must_complete, owner: shop}\n")
+    daemon = run("--source", url, "--tasks", str(tasks))
     tape = made.folder / "tape.jsonl"
     record = [sys.executable, "-m", "collector", "record", "--source", url, "-o", str(tape)]
     recorder = spawn(record, str(made.folder), detached=False, environment={"PYTHONPATH": str(ROOT)})
@@ -225,6 +227,12 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
     commands = {command for address, command in spied(client, scenario) if address in ours}
     assert commands
     assert commands <= READING
+    if made.jobs == "rq_jobs":
+        failed = sum(counts["failed"] for counts in journal.counts(made.journal).values())
+        on_record = {one["task_id"]: one for one in daemon.dead_letters()}
+        assert len(on_record) == failed
+        assert {(one["place"], one["owner"]) for one in on_record.values()} == {("rq:failed:work", "shop")}
+        assert {name.decode() for name in client.zrange("rq:failed:work", 0, -1)} == set(on_record)
     time.sleep(2)  # the recorder polls by itself, and may be a poll behind the daemon
     os.kill(recorder, signal.SIGINT)
     assert wait_until(lambda: not is_alive(recorder), 10)
@@ -303,6 +311,12 @@ def test_dramatiq_is_told_as_far_as_it_can_be(server: Broker, run: Callable[...,
         commands = {command for address, command in spied(client, scenario) if address in ours}
         assert sum(event == "dead_lettered" for event, _ in logged()) == 2
         assert told() == logged()
+        on_record = daemon.dead_letters()
+        assert sorted((one["task"], one["attempts"], one["error"]) for one in on_record) == [
+            ("ship", 3, "ConnectionError"),
+            ("weigh", 1, ""),
+        ]
+        assert {(one["place"], one["size"] > 0) for one in on_record} == {("dramatiq:work.XQ.msgs", True)}
         assert commands
         assert commands <= READING
     finally:

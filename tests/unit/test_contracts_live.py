@@ -59,6 +59,13 @@ def test_a_contract_is_a_series_to_join_with() -> None:
         assert series(made, "task_deadline_seconds") == {(("task", "pay"),): 60.0}
 
 
+def test_the_time_for_a_review_is_a_series_to_compare_with() -> None:
+    """Where a contract says one."""
+    made = pipeline(contracts=Contracts((msgspec.structs.replace(PAY, review_within=600.0),)))
+    walk(made, T0)
+    assert series(made, "task_review_within_seconds") == {(("task", "pay"),): 600.0}
+
+
 def test_what_is_no_longer_declared_ends() -> None:
     """Its series is stale at once, and the new one is there."""
     made = pipeline(contracts=Contracts((PAY,)))

@@ -142,6 +142,18 @@ def test_a_verdict_on_nothing_is_refused(ledger):
         ledger.judge("0" * 16, verdict(), T)
 
 
+def test_a_history_has_an_end():
+    """A script that judges for ever fills no disk; what is seen to end it is still taken down."""
+    kept = Kept(Bounds(entries=3))
+    name, _ = kept.die()
+    for _ in range(2):
+        kept.judge(name, verdict("acknowledged"), T)
+    with pytest.raises(ValueError, match="has 3 entries in its history"):
+        kept.judge(name, verdict(), T)
+    kept.end(Ending("s", "a", T + 5.0, SUCCEEDED_LATER))
+    assert (len(kept.history[name]), kept.records[name].state) == (4, "redriven")
+
+
 def test_what_its_place_deletes_is_marked_and_still_owed(ledger):
     """A deleted message is no verdict: somebody has to say what becomes of the work."""
     name, _ = ledger.die(found=msgspec.structs.replace(MINE, expires_at=T + 60.0))

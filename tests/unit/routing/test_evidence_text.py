@@ -31,7 +31,7 @@ def test_all_of_it(alert):
         "workers of the latest 10: w1 9, w2 1",
         "queues of the latest 10: fast 6, slow 4",
         "callers of the latest 10: web 10",
-        "dead letters still open: 3",
+        "dead letters still open: 3 (tasktrail dead-letters list)",
         "task_failed_total, every 15 s until it fired: \u2581\u2583\u2588 (at most 4)",
     ]
 
