@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from aiokafka import AIOKafkaConsumer
 
 from collector.clients import amqp_address, kafka_options, listed, redis_address
@@ -92,7 +93,8 @@ def probe(url: SourceUrl) -> Probe | None:
     if every(url) <= 0:
         return None
     if framework in REDIS and (broker.startswith("redis") or framework == "redis-stream"):
-        return RedisProbe(REDIS[framework](url), partial(connect, redis_address(url)))
+        address = msgspec.structs.replace(redis_address(url), name="tasktrail.probe")
+        return RedisProbe(REDIS[framework](url), partial(connect, address))
     if framework == "kafka":
         return _kafka(url)
     if "amqp" in url.scheme:

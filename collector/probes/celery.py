@@ -59,7 +59,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class CeleryQueues:
-    """`Kind`. `prefix` None: every prefix that is found."""
+    """`Kind`. `prefix` None: every prefix that is found. `queues` are asked for besides those that are found."""
 
     def __init__(self, prefix: str | None = None, queues: Collection[str] = ()) -> None:
         self._queues = queues
@@ -77,7 +77,7 @@ class CeleryQueues:
         counts: Counter[tuple[str, bool]] = Counter()
         is_told = yield from self._count_held(prefixes, routes, now, counts)
         found = dict.fromkeys([*routes.values(), *(queue for queue, _ in counts)])
-        names = [name for name in chosen(self._queues, list(found), known) if is_work(name)]
+        names = [name for name in chosen((), [*self._queues, *found], known) if is_work(name)]
         rows = yield from ask_each(names, lambda name: [("LLEN", p + name + s) for p in prefixes for s in PRIORITIES])
         reading = Reading()
         for at, (name, row) in enumerate(zip(names, rows, strict=True)):

@@ -69,7 +69,7 @@ def dramatiq(queue: str) -> tuple[str, State | None]:
 
 
 class DeclaredProbe:
-    """`Probe` by passive declares: of the queues that are named, else of those that are known."""
+    """`Probe` by passive declares: of the queues that are named, and of those that are known."""
 
     def __init__(self, broker: Lengths, queues: Collection[str] = (), place: Place = plain, beside: str = "") -> None:
         """`beside`: what the name of a second queue of the same work ends with."""
@@ -81,7 +81,8 @@ class DeclaredProbe:
     async def look(self, known: Collection[str], now: float) -> Reading:  # noqa: ARG002 no times are told
         """Lengths and consumers."""
         reading = Reading()
-        work = [queue for queue in self._queues or sorted(known) if self._place(queue)[1] == "ready"]
+        names = dict.fromkeys([*self._queues, *sorted(known)])
+        work = [queue for queue in names if self._place(queue)[1] == "ready"]
         asked = [name for queue in work for name in ([queue, queue + self._beside] if self._beside else [queue])]
         if len(asked) > MOST_DECLARED:
             reading.says = f"only the lengths of {MOST_DECLARED} queues are asked for: name management=URL for all"

@@ -37,6 +37,8 @@ class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str = ""
     path: str = ""
     """Of a unix socket, instead of host and port."""
+    name: str = "tasktrail"
+    """What our connections are called in CLIENT LIST."""
 
     def __str__(self) -> str:
         return self.path or f"{self.host}:{self.port}"
@@ -125,7 +127,7 @@ def greeting(address: RedisAddress) -> list[tuple[str, ...]]:
     words: list[tuple[str, ...]] = []
     if address.password is not None:
         words.append(("AUTH", *([address.username] if address.username else []), address.password.reveal()))
-    words.append(("CLIENT", "SETNAME", "tasktrail"))
+    words.append(("CLIENT", "SETNAME", address.name))
     if address.database:
         words.append(("SELECT", str(address.database)))
     return words

@@ -28,6 +28,8 @@ READING = frozenset(
     [
         *("HMGET", "HGETALL", "LRANGE", "ZRANGE", "SSCAN", "GETRANGE", "XRANGE", "XREAD", "XLEN", "XINFO", "XPENDING"),
         *("PTTL", "SCAN", "TIME", "PSUBSCRIBE", "PING", "CLIENT", "CONFIG", "SELECT"),
+        # the probe
+        *("EXISTS", "GET", "HGET", "HLEN", "HVALS", "LINDEX", "LLEN", "SMEMBERS", "ZCARD", "ZCOUNT"),
     ]
 )
 FACTS = ("sent", "started", "succeeded", "retried", "failed")

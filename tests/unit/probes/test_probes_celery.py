@@ -116,7 +116,8 @@ async def test_a_key_that_is_gone_is_a_queue_that_is_empty():
     assert reading.unknown == {"odd"}
 
 
-async def test_configured_queues_are_all_there_are():
-    """Where queues are named, others are not asked for."""
-    reading = await look(CeleryQueues(queues=("mail",)), RedisKeys(bound("mail", "pages")), ["more"])
-    assert lengths(reading).keys() == {"mail"}
+async def test_configured_queues_are_known_from_the_beginning():
+    """Besides those that are found: an empty one is 0 before anything was ever in it."""
+    reading = await look(CeleryQueues(queues=("bills",)), RedisKeys(bound("mail")), ["more"])
+    assert lengths(reading).keys() == {"bills", "mail", "more"}
+    assert lengths(reading)["bills"]["ready"] == 0
