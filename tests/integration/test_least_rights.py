@@ -66,7 +66,7 @@ async def seed(client: redis.asyncio.Redis) -> None:
 
 @pytest.mark.redis
 async def test_reading_is_all_that_redis_sources_do(own_redis: Broker) -> None:
-    """Each kind of source is at work with the rights of its row, and the server refuses nothing but to say how it is set."""
+    """Each kind of source is at work with the rights of its row; only how the server is set it is not told."""
     host, port = own_redis.host_port
     assert len(RIGHTS) >= 9
     async with redis.asyncio.Redis.from_url(own_redis.address, decode_responses=True) as client:
