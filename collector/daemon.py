@@ -20,6 +20,7 @@ from collector.alerting.rulefile import GroupSpec
 from collector.axis import Axis
 from collector.coverage import covered, draft
 from collector.delivery import Delivery
+from collector.fullness import used
 from collector.gate import Gate
 from collector.heartbeat import Signs, late
 from collector.intake import Lane
@@ -176,6 +177,7 @@ class Daemon:
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
         telemetry.sizes(len(pipeline.stitcher), {**pipeline.stitcher.evictions, **pipeline.store.evictions})
+        telemetry.fullness(used(pipeline, self.delivery.waiting(), self.delivery.settings.queue_size))
         desk, outside = pipeline.desk, len(pipeline.desk.external)
         telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
         for name, labels, value in telemetry.samples():

@@ -33,6 +33,7 @@ METRICS = {
     "tasktrail_events_total", "tasktrail_rejected_total", "tasktrail_rule_failures_total",
     "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total", "tasktrail_state_failing",
     "tasktrail_state_waiting", "task_overdue_total", "tasktrail_state_set_aside",
+    "tasktrail_bound_used_ratio",
 }  # fmt: skip
 
 
