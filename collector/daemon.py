@@ -22,6 +22,7 @@ from collector.coverage import covered, draft
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import DeadLetter, Verdict
 from collector.delivery import Delivery
+from collector.fullness import used
 from collector.gate import Gate
 from collector.heartbeat import Signs, late
 from collector.intake import Lane
@@ -181,6 +182,7 @@ class Daemon:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
         left = {**pipeline.stitcher.evictions, **pipeline.store.evictions, **pipeline.undertaker.ledger.evictions}
         telemetry.sizes(len(pipeline.stitcher), left)
+        telemetry.fullness(used(pipeline, self.delivery.waiting(), self.delivery.settings.queue_size))
         desk, outside = pipeline.desk, len(pipeline.desk.external)
         telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
         for name, labels, value in telemetry.samples():

@@ -31,6 +31,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
     "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
     "tasktrail_trails": ("gauge", "Open trails held.", ()),
+    "tasktrail_bound_used_ratio": ("gauge", "How full a bound is, from 0 to 1.", ("bound",)),
     "tasktrail_reload_success": (
         "gauge",
         "1 where the last reload of rules was taken, 0 where the old ones were kept.",
@@ -256,6 +257,11 @@ class Telemetry:
         self.set("tasktrail_trails", (), trails)
         for reason, count in evictions.items():
             self._values["tasktrail_evictions"][(reason,)] = count
+
+    def fullness(self, used: Mapping[str, float]) -> None:
+        """How full each bound is."""
+        for bound, part in used.items():
+            self.set("tasktrail_bound_used_ratio", (bound,), part)
 
     def reloaded(self, problems: Sequence[str]) -> None:
         """Rule files were read again; with problems the old ones were kept."""

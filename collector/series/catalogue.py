@@ -83,7 +83,7 @@ class Catalogue:
         """Of a gauge's column: the column of what goes down."""
         self._rows = rows
         self._errors = errors
-        self._cap = cap
+        self.cap = cap
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._by_feed = {feed: family for family in self.families for feed in family.metric.feeds}
         self._by_code = np.full(STRIDE, -1, np.int32)
@@ -93,7 +93,7 @@ class Catalogue:
     @property
     def is_full(self) -> bool:
         """Whether a new series finds no room."""
-        return self.size >= self._cap
+        return self.size >= self.cap
 
     def family(self, name: str) -> Family:
         """The family of a metric, whose name may have the suffix of a histogram."""
@@ -142,7 +142,7 @@ class Catalogue:
         labels = self.labels_of(task, queue, source, name, family.metric.detail)
         members = family.members
         owner = row * _ERRORS + error
-        if labels not in members.places and self.size >= self._cap:
+        if labels not in members.places and self.size >= self.cap:
             self.evictions["series_cap"] += 1
             owner = _OTHERS
             name = OVERFLOW if family.metric.by_error else ""
@@ -205,7 +205,7 @@ class Catalogue:
         expected = family.expected.setdefault((named.get("task", ""), named.get("queue", "")), [])
         if labels not in expected:
             expected.append(labels)
-        if self.size < self._cap and not any(set(labels) <= set(known) for known in family.members.labels):
+        if self.size < self.cap and not any(set(labels) <= set(known) for known in family.members.labels):
             self._make(family, labels, _NOBODY, version, -NEVER)
 
     def _replaced(self, family: Family, labels: Labels) -> int:

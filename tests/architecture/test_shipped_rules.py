@@ -39,6 +39,7 @@ METRICS = {
     "consumer_pending_deliveries", "tasktrail_probe_up",
     "dead_letters_unreviewed_age_seconds",
     "task_review_within_seconds", "dead_letter_oldest_age_seconds", "dead_letter_expires_seconds",
+    "tasktrail_bound_used_ratio",
 }  # fmt: skip
 
 
