@@ -52,7 +52,7 @@ hooks-full: $(VENV)/.dev
 	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
 
 soak: $(VENV)/.dev
-	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} $(BIN)/python -m pytest -s tests/integration/test_kill.py \
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} $(BIN)/python -m pytest -s tests/integration/test_kill.py \
 		tests/integration/test_kill_counts.py $(ARGS)
 
 brokers: $(VENV)/.dev
