@@ -62,7 +62,7 @@ hooks-full: $(VENV)/.dev
 	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
 
 soak: $(VENV)/.dev
-	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
 		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 
 # A million torn inputs over everything that reads bytes of others; FUZZ is how many, and a seed behind it.

@@ -6,12 +6,13 @@ Once per turn of an alert, never per event; in a storm only the first alerts of 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from collector.model.alert import Alert, Evidence
+from collector.model.labels import Labels
 from collector.series.store import Store
 from collector.trail.stitcher import Stitcher
 
@@ -40,9 +41,19 @@ class Casebook:
         self._looks = 0
 
     def evidence(  # noqa: PLR0913, PLR0917  all that the rule reads of it
-        self, alert: Alert, rows: Sequence[int], facts: Sequence[str], metrics: Sequence[str], since: float, at: float
+        self,
+        alert: Alert,
+        rows: Sequence[int],
+        facts: Sequence[str],
+        metrics: Sequence[str],
+        since: float,
+        at: float,
+        went: Callable[[Labels], tuple[float, ...]] = lambda _: (),
     ) -> Evidence:
-        """Of an alert that fires or ends at an instant. `rows`, `facts`, `metrics`: what its rule reads of it."""
+        """Of an alert that fires or ends at an instant. `rows`, `facts`, `metrics`: what its rule reads of it.
+
+        `went`: how the value of its expression went until now.
+        """
         if self._instant != at:
             self._instant, self._looks = at, 0
         self._looks += 1
@@ -62,6 +73,7 @@ class Casebook:
             slots=slots,
             slot_seconds=SLOT_SECONDS if slots else 0.0,
             slots_of=counter if slots else "",
+            values=went(alert.labels),
             open_dead_letters=self._open(rows, at) if "dead_lettered" in facts else None,
         )
 

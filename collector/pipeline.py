@@ -243,7 +243,9 @@ class Pipeline:
             labels = dict(alert.labels)
             rows = matching_rows(self.rows, celery.own_labels(labels) if witness.is_celery else labels)
             at = self.ticker.instant
-            alert.evidence = self.casebook.evidence(alert, rows, witness.facts, witness.metrics, since, at)
+            alert.evidence = self.casebook.evidence(
+                alert, rows, witness.facts, witness.metrics, since, at, witness.rule.went
+            )
             witness.rule.show(alert.labels, alert.evidence)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 

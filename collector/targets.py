@@ -105,11 +105,25 @@ KINDS: Mapping[str, _Kind] = {
     "alertmanager": _Kind(build=translated.alertmanager_target, used=f"url url_file {_BY_HTTP}"),
     "sns": _Kind(instead="`apprise_configs` with url: sns://ACCESS_KEY/SECRET/REGION/TOPIC"),
     "wechat": _Kind(instead="`apprise_configs` with url: wecombot://BOT_KEY"),
-    "webex": _Kind(instead="`apprise_configs` with url: wxteams://WEBHOOK_TOKEN"),
     "jira": _Kind(instead="`webhook_configs` to what makes issues of alerts"),
-    "incidentio": _Kind(instead="`webhook_configs` with the same URL, the token under http_config.authorization"),
-    "rocketchat": _Kind(instead="`apprise_configs` with url: rockets://WEBHOOK@HOST/#CHANNEL"),
-    "mattermost": _Kind(instead="`apprise_configs` with url: mmosts://HOST/WEBHOOK_KEY"),
+    "webex": _Kind(build=translated.webex, used=f"api_url room_id {_BY_HTTP}", words="message", more=_WHOLE),
+    "incidentio": _Kind(
+        build=translated.incidentio,
+        used=f"url url_file alert_source_token alert_source_token_file max_alerts timeout {_BY_HTTP}",
+    ),
+    "rocketchat": _Kind(
+        build=translated.rocketchat,
+        used="api_url token token_file token_id token_id_file channel",
+        words="color title title_link text message_text fields short_fields emoji icon_url image_url thumb_url actions",
+        more=_WHOLE,
+    ),
+    "mattermost": _Kind(
+        build=translated.mattermost,
+        used="webhook_url webhook_url_file channel",
+        words="username text fallback color pretext author_name author_link author_icon title title_link fields "
+        "thumb_url footer footer_icon image_url icon_url icon_emoji attachments type props priority",
+        more={**_WHOLE, "typed": frozenset(("props", "priority"))},
+    ),
 }
 _HTTP_DONE = frozenset(("authorization", "basic_auth", "bearer_token", "bearer_token_file", "http_headers"))
 """What of `http_config` a webhook is given; the rest is named."""
@@ -185,7 +199,7 @@ def _words(spec: TargetSpec, kind: _Kind, library: Library) -> tuple[Words | Non
         written |= {
             name.title(): value for name, value in options.headers.items() if name.title() == translated.SUBJECT
         }
-    if spec.kind == "slack" and translated.TEMPLATED in (options.channel or ""):
+    if translated.TEMPLATED in (getattr(options, "channel", None) or ""):
         written["channel"] = options.channel
     more = dict(kind.more)
     if spec.kind == "telegram" and written:

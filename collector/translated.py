@@ -216,3 +216,41 @@ def _query(asked: Mapping[str, str | None]) -> str:
 def victorops(given: Given) -> ChannelConfig:
     """Splunk On-Call, by apprise."""
     return channels.from_url(f"splunk://{quote(given.options.routing_key, safe='')}@{given.secret('api_key')}")
+
+
+def mattermost(given: Given) -> ChannelConfig:
+    """By webhook, as to Slack."""
+    channel = given.options.channel or ""
+    where = {"channel": channel} if channel and TEMPLATED not in channel else {}
+    return chat_urls.target("mattermost", given.secret("webhook_url"), options=where)
+
+
+def rocketchat(given: Given) -> ChannelConfig:
+    """By a user's token."""
+    options: Any = given.options
+    where = {"channel": options.channel} if options.channel and TEMPLATED not in options.channel else {}
+    headers = {"X-Auth-Token": Secret(given.secret("token")), "X-User-Id": Secret(given.secret("token_id"))}
+    url = f"{str(options.api_url).rstrip('/')}/api/v1/chat.postMessage"
+    return chat_urls.target("rocketchat", url, options=where, headers=headers)
+
+
+def webex(given: Given) -> ChannelConfig:
+    """To a room, with the token of `http_config`."""
+    headers = given.http()
+    if "Authorization" not in headers:
+        raise ChannelError("a bot's token is missing: write it under http_config.authorization", retryable=False)
+    return chat_urls.target("webex", given.options.api_url, options={"room": given.options.room_id}, headers=headers)
+
+
+def incidentio(given: Given) -> ChannelConfig:
+    """Alertmanager's JSON, with the token of the alert source."""
+    options: Any = given.options
+    config = webhook.from_url(f"webhook+{given.secret('url')}")
+    token = given.secret("alert_source_token")
+    bearer = {"Authorization": Secret(f"Bearer {token}")} if token else {}
+    return msgspec.structs.replace(
+        config,
+        max_alerts=options.max_alerts or config.max_alerts,
+        timeout_seconds=float(options.timeout) or config.timeout_seconds,
+        headers={**given.http(), **bearer},
+    )

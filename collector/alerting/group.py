@@ -180,13 +180,15 @@ class Group:
         return at if now is None else now()
 
     def _slot(self, rule: Rule, querier: Any, at: float, *, is_blind: bool) -> Steps:
-        rows = self._rows(rule, querier, at)
+        result = self._result(rule, querier, at)
+        rows = rows_of(result)
         written_at = at - self.spec.query_offset
         if isinstance(rule, RecordRule):
             series = rule.series(rows)
             self._write(rule, [(rule.name, labels, written_at, value) for labels, value in series.items()], written_at)
         if not isinstance(rule, AlertRule):
             return []
+        rule.past.note(result)
         changed = yield from rule.evaluate(rows, at, self._scene(querier, at), is_blind=is_blind)
         if self._surroundings.writes_alerts:
             self._write(rule, rule.samples(written_at), written_at)
@@ -203,8 +205,11 @@ class Group:
         return (yield from rule.start(self._rows(rule, source, at), at, self._scene(source, at), is_blind=is_blind))
 
     def _rows(self, rule: Rule, querier: Any, at: float) -> Rows:
+        return rows_of(self._result(rule, querier, at))
+
+    def _result(self, rule: Rule, querier: Any, at: float) -> Any:
         step = rule.group.interval or self.interval
-        return rows_of(rule.spec.expr.evaluate(querier, at - rule.group.query_offset, step))
+        return rule.spec.expr.evaluate(querier, at - rule.group.query_offset, step)
 
     def _write(self, rule: Rule, samples: list[tuple[str, Labels, float, float]], at: float) -> None:
         """Write samples, and stale markers for the series that this rule wrote last time and not now."""

@@ -17,6 +17,7 @@ import msgspec
 
 from collector.alerting.expression import Rows, RuleError
 from collector.alerting.functions import Scene
+from collector.alerting.past import Past
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec, RuleSpec
 from collector.alerting.template import expand, is_repeatable
@@ -81,6 +82,7 @@ class AlertRule(Rule):
         super().__init__(spec, group)
         self.reads_absence = self.calls(_ABSENCE)
         """Whether the expression tells that something is not there: blind, it cannot know."""
+        self.past = Past()
         self._lives: dict[Labels, _Life] = {}
         self._has_fixed_labels = all(template.plain is not None for _, template in spec.labels)
         self._has_fixed_texts = all(is_repeatable(template) for _, template in spec.annotations)
@@ -143,6 +145,13 @@ class AlertRule(Rule):
             life.alert.evidence = evidence
             self.touched[labels] = None
 
+    def went(self, labels: Labels) -> tuple[float, ...]:
+        """The values of an alert's row at the last slots and now, oldest first; nothing where there was no slot."""
+        life = self._lives.get(labels)
+        past = () if life is None else self.past.of(life.element.row)
+        is_of_a_slot = life is not None and self._last_slot is not None and life.alert.active_at <= self._last_slot
+        return past if life is None or not past or is_of_a_slot else (*past, life.alert.value)
+
     @property
     def saved_name(self) -> RuleName:
         """By what a later process knows it again."""
@@ -181,6 +190,7 @@ class AlertRule(Rule):
         """Take over the alerts of the rule that this one was before its file was read again."""
         self._lives, former._lives = former._lives, {}
         self._last_slot = former._last_slot
+        self.past = former.past
         self.holds_back_until = former.holds_back_until
         for life in self._lives.values():
             life.alert.rule = self.place

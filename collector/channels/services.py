@@ -16,6 +16,8 @@ Limits are those of the services' own pages, counted the strict way where a page
   (open.dingtalk.com/document/robots/custom-robot-access).
 - Feishu and Lark: 20 KB a request, 5 a second and 100 a minute; in a `post` the tag `text` is text and nothing else
   (open.feishu.cn/document/client-docs/bot-v3/add-custom-bot).
+- Mattermost: 16,383 characters of Markdown, `@all` and its like call; Rocket.Chat: 5,000 by default, the same marks;
+  Webex: 7,439 bytes of Markdown (docs: incoming webhooks, chat.postMessage, create a message).
 - WeCom: `content` of 2,048 bytes, 20 messages a minute; `<@userid>` calls in a text, too
   (developer.work.weixin.qq.com/document/path/91770).
 """
@@ -79,9 +81,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _slack(draft: Draft) -> dict[str, Any]:
-    channel = {"channel": draft.options["channel"]} if draft.options.get("channel") else {}
     quiet = {"mrkdwn": False, "unfurl_links": False, "unfurl_media": False}
-    return {"text": draft.whole(), **quiet, **channel}
+    return {"text": draft.whole(), **quiet, **_channel(draft)}
 
 
 def _discord(draft: Draft) -> dict[str, Any]:
@@ -156,6 +157,26 @@ def _feishu(draft: Draft) -> dict[str, Any]:
 
 def _wecom(draft: Draft) -> dict[str, Any]:
     return {"msgtype": "text", "text": {"content": draft.whole()}}
+
+
+def _mattermost(draft: Draft) -> dict[str, Any]:
+    return {"text": draft.whole(), **_channel(draft)}
+
+
+def _rocketchat(draft: Draft) -> dict[str, Any]:
+    return {"text": draft.whole(), "parseUrls": False, **_channel(draft)}
+
+
+def _webex(draft: Draft) -> dict[str, Any]:
+    return {"roomId": draft.options["room"], "markdown": draft.whole()}
+
+
+def _channel(draft: Draft) -> dict[str, Any]:
+    return {"channel": draft.options["channel"]} if draft.options.get("channel") else {}
+
+
+def _unsuccessful(answer: Mapping[str, Any]) -> str:
+    return "" if answer.get("success", True) is True else str(answer.get("error") or "no success")
 
 
 def _errcode(answer: Mapping[str, Any]) -> str:
@@ -237,6 +258,30 @@ SERVICES: Mapping[str, Service] = {
     ),
     "feishu": _FEISHU,
     "lark": msgspec.structs.replace(_FEISHU, title="Lark"),
+    "mattermost": Service(
+        title="Mattermost",
+        form=Form(limit=16_000, escape=texts.markdown, around="**{}**"),
+        pace=Pace(10, 2.0),
+        payload=_mattermost,
+        bad_words=("invalid", "too long", "parse"),
+    ),
+    "rocketchat": Service(
+        title="Rocket.Chat",
+        form=Form(limit=5_000, escape=texts.markdown, around="*{}*"),
+        pace=Pace(5, 2.0),
+        payload=_rocketchat,
+        code=_unsuccessful,
+        final=frozenset(("error-not-allowed", "error-invalid-channel", "error-room-not-found", "unauthorized")),
+        bad=frozenset(("error-message-size-exceeded",)),
+        bad_words=("message-size", "invalid"),
+    ),
+    "webex": Service(
+        title="Webex",
+        form=Form(limit=7_000, unit="bytes", escape=texts.webex, around="**{}**"),
+        pace=Pace(5, 2.0),
+        payload=_webex,
+        bad_words=("message", "text", "markdown"),
+    ),
     "wecom": Service(
         title="WeCom",
         form=Form(limit=2_048, unit="bytes", escape=texts.unmentioned),

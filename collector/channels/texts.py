@@ -67,6 +67,11 @@ def markdown(text: str) -> str:
     return "".join((*parts, _backslashes(text[end:])))
 
 
+def webex(text: str) -> str:
+    """Webex's Markdown with backslashes before it; its mentions are tags, and each line stands for itself."""
+    return "  \n".join(markdown(line) for line in text.split("\n"))
+
+
 def bare(text: str) -> str:
     """Without any character that markup is made of: for a service that has refused a text."""
     return unmentioned(_MARKS.sub(" ", text))

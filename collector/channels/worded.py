@@ -29,7 +29,7 @@ _ATTACHED = (
     "mrkdwn_in",
 )
 _FIELD = ("title", "value")
-_ACTION = ("type", "text", "url", "style", "name", "value")
+_ACTION = ("type", "text", "url", "style", "name", "value", "msg")
 _CONFIRM = ("title", "text", "ok_text", "dismiss_text")
 _MOST_SLACK = 8_000
 _RED, _GREEN = 0x992D22, 0x2ECC71
@@ -144,10 +144,45 @@ def _pagerduty(_: Draft, words: Words, ours: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _mattermost(draft: Draft, words: Words, ours: dict[str, Any]) -> dict[str, Any]:
+    """Slack's attachments, with an author besides."""
+    names = ("username", "icon_url", "icon_emoji", "type", "props", "priority")
+    top = {**_some(ours, ["channel"]), **_some(words, ("channel", *names))}
+    if "attachments" in words:
+        attached = [_some(one, (*_AUTHORED, "fields")) for one in _mappings(words["attachments"])]
+        return {**top, "text": _cut(words.get("text", ""), 16_000), "attachments": attached}
+    laid = _slack(draft, {name: value for name, value in words.items() if name not in names}, ours)
+    for attached in laid.get("attachments", ()):
+        attached.update(_some(words, _AUTHORED[len(_ATTACHED) :]))
+        attached.pop("mrkdwn_in", None)
+    return {**laid, **top}
+
+
+_AUTHORED = (*_ATTACHED, "author_name", "author_link", "author_icon", "footer_icon")
+
+
+def _rocketchat(draft: Draft, words: Words, ours: dict[str, Any]) -> dict[str, Any]:
+    """Slack's attachments, with buttons of its own; an emoji or a picture stands for the sender."""
+    laid = _slack(draft, {name: value for name, value in words.items() if name not in ("icon_url", "emoji")}, ours)
+    for attached in laid.get("attachments", ()):
+        attached.pop("mrkdwn_in", None)
+        attached.pop("fallback", None)
+    avatar = {"avatar": words["icon_url"]} if words.get("icon_url") else {}
+    return {**laid, **_some(words, ["emoji"]), **avatar}
+
+
+def _webex(_: Draft, words: Words, ours: dict[str, Any]) -> dict[str, Any]:
+    said = shorten(words.get("message", ""), Form(limit=7_000, unit="bytes"), 7_000)
+    return {**ours, "markdown": said} if said else ours
+
+
 _LAID_OUT: Mapping[str, Callable[[Draft, Words, dict[str, Any]], dict[str, Any]]] = {
     "slack": _slack,
     "discord": _discord,
     "telegram": _telegram,
     "pagerduty": _pagerduty,
+    "mattermost": _mattermost,
+    "rocketchat": _rocketchat,
+    "webex": _webex,
 }
 """By the name of the service."""

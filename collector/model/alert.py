@@ -53,6 +53,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     slot_seconds: float = 0.0
     slots_of: str = ""
     """The counter's name."""
+    values: tuple[float, ...] = ()
+    """The alert's own value at the last slots of its rule and when it fired, as far as they are known."""
     open_dead_letters: int | None = None
     """Still open when it fired, where the alert is about dead letters."""
     fired_24h: int = 0

@@ -65,6 +65,10 @@ def _around(found: Sequence[Evidence], shared: Labels) -> list[str]:
     open_ones = [evidence.open_dead_letters for evidence in found if evidence.open_dead_letters is not None]
     if open_ones:
         lines.append(f"dead letters still open: {sum(open_ones):,} (tasktrail dead-letters list)")
+    if found and len(found[0].values) > 1:
+        low, high = min(found[0].values), max(found[0].values)
+        went = sparkline(found[0].values, min(low, 0.0))
+        lines.append(f"its value at the last evaluations: {went} (from {low:.6g} to {high:.6g})")
     if found and any(found[0].slots):
         first = found[0]
         seconds = f"{first.slot_seconds:g} s"
@@ -81,12 +85,13 @@ def _share(share: Share) -> str:
     )
 
 
-def sparkline(values: Sequence[float]) -> str:
-    """One block a value, from 0 to the highest."""
-    most = max(values, default=0.0)
+def sparkline(values: Sequence[float], low: float = 0.0) -> str:
+    """One block a value, from `low` to the highest."""
+    most = max(values, default=low) - low
     if most <= 0:
         return _BLOCKS[0] * len(values)
-    return "".join(_BLOCKS[min(len(_BLOCKS) - 1, math.ceil(value / most * (len(_BLOCKS) - 1)))] for value in values)
+    top = len(_BLOCKS) - 1
+    return "".join(_BLOCKS[max(0, min(top, math.ceil((value - low) / most * top)))] for value in values)
 
 
 def _offender(offender: Offender, shared: Labels, external_url: str) -> list[str]:

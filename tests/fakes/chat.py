@@ -92,6 +92,9 @@ class Chat:
             ("/feishu/open-apis/bot/v2/hook/{token}", "feishu", self._feishu),
             ("/lark/open-apis/bot/v2/hook/{token}", "lark", self._feishu),
             ("/wecom/cgi-bin/webhook/send", "wecom", self._wecom),
+            ("/mattermost/hooks/{key}", "mattermost", self._mattermost),
+            ("/rocketchat/api/v1/chat.postMessage", "rocketchat", self._rocketchat),
+            ("/webex/v1/messages", "webex", self._webex),
             ("/", "ntfy", self._ntfy),
         ):
             app.router.add_post(path, self._handler(service, read))
@@ -271,6 +274,29 @@ class Chat:
             raise Refused(TOO_LONG["wecom"]())
         called = [*sent["text"].get("mentioned_list", []), *re.findall(r"<@([^>]+)>", text)]
         return Message("wecom", text, 0, sent, called)
+
+    def _mattermost(self, sent: dict[str, Any]) -> Message:
+        return self._marked("mattermost", sent, 16_383)
+
+    def _rocketchat(self, sent: dict[str, Any]) -> Message:
+        return self._marked("rocketchat", sent, 5_000)
+
+    @staticmethod
+    def _marked(service: str, sent: dict[str, Any], most: int) -> Message:
+        attached = [part.get(name, "") for part in sent.get("attachments", []) for name in ("pretext", "title", "text")]
+        text = "\n".join(part for part in (sent.get("text", ""), *attached) if part)
+        if not text.strip() or utf16(sent.get("text", "")) > most:
+            raise Refused(BAD_MARKUP[service]())
+        called = re.findall(r"(?<![\w@])@(all|channel|here|everyone)\b", text)
+        return Message(service, re.sub(r"\\([^A-Za-z0-9\s])", r"\1", text), 0, sent, called)
+
+    def _webex(self, sent: dict[str, Any]) -> Message:
+        text = sent.get("markdown", "")
+        if not text.strip() or len(text.encode()) > 7_439 or not sent.get("roomId"):
+            raise Refused(BAD_MARKUP["webex"]())
+        called = re.findall(r"(?<!\\)<@(\w+)", text)
+        shown = re.sub(r"\\([^A-Za-z0-9\s])", r"\1", text.replace("  \n", "\n"))
+        return Message("webex", shown, 0, sent, called)
 
     async def _smtp(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """As much of SMTP as a client without TLS needs."""

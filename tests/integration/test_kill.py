@@ -28,9 +28,9 @@ groups:
     interval: 1s
     rules:
       - alert: Failing
-        expr: sum by (task) (increase(task_failed_total[2s])) > 0
+        expr: sum by (task) (increase(task_failed_total[5s])) > 0
       - alert: Held
-        expr: sum by (task) (increase(task_failed_total[2s])) > 0
+        expr: sum by (task) (increase(task_failed_total[5s])) > 0
         for: 2s
 """
 ALERTS = ("Failing", "Held")

@@ -68,7 +68,7 @@ def test_what_cannot_be_used_is_refused_at_start(tmp_path: Path) -> None:
 def test_a_file_whose_receivers_tell_nobody(run: Callable[..., Daemon], tmp_path: Path) -> None:
     """Start-up says that nothing will be sent, and what the file asks for and does not get."""
     path = tmp_path / "routes.yaml"
-    path.write_text("route: {receiver: none}\nreceivers: [{name: none}]\ntemplates: ['*.tmpl']\n")
+    path.write_text("route: {receiver: none}\nreceivers: [{name: none}]\ntracing: {endpoint: x}\n")
     daemon = run("--routes", str(path), "--state", "none")
     assert "no receiver has a target" in daemon.log
-    assert f"{path}:3:1: `templates` are not used" in daemon.log
+    assert f"{path}:3:1: `tracing` is not done" in daemon.log

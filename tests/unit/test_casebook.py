@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from collector.alerting.past import MOST_VALUES, Past
 from collector.pipeline import Limits
+from collector.promql.frame import Frame
 from tests.unit.shell import T0, event, pipeline
 from tests.unit.test_pipeline import failed, feed, live
 
@@ -62,3 +66,34 @@ def test_open_dead_letters() -> None:
     feed(made, *(event("dead_lettered", f"d{n}", T0 + 1, error="E") for n in range(3)))
     (alert,) = live(made, T0 + 1)
     assert alert.evidence.open_dead_letters == 3
+
+
+GROWING = (
+    "groups:\n- name: g\n  interval: 5s\n  rules:\n  - alert: Many\n"
+    "    expr: sum by (task) (increase(task_failed_total[1m])) >= 4\n"
+)
+
+
+def test_how_the_value_of_the_rule_itself_went() -> None:
+    """What the expression gave at the last slots, also before it alerted, and what it gives now, between two."""
+    made = pipeline(GROWING)
+    found = []
+    for number in range(5):
+        feed(made, failed(f"a{number}", T0 + 5 * number + 1), received_at=T0 + 5 * number + 2)
+        found += [one for one in live(made, T0 + 5 * number + 2) if one.state == "firing"]
+    (alert,) = found
+    assert alert.evidence.values == (0, 1, 2, 3, 4)
+
+
+def test_the_past_of_a_rule_is_bounded() -> None:
+    """With many rows fewer slots are kept; what is not known, or no number, ends the way back."""
+    past = Past()
+    rows = tuple((("n", f"{number}"),) for number in range(MOST_VALUES // 4))
+    for slot in range(10):
+        past.note(Frame(rows, np.full(len(rows), float(slot))))
+    assert past.of(rows[7]) == (6, 7, 8, 9)
+    past.note(Frame(rows, np.full(len(rows), np.nan)))
+    past.note(Frame(rows, np.ones(len(rows))))
+    assert past.of(rows[0]) == (1,)
+    past.note(1.0)
+    assert past.of((("n", "no such"),)) == ()

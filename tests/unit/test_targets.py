@@ -61,6 +61,13 @@ SERVED = {
         "opsgenie://a-1/%23ops?priority=P2&tags=a%2Cb&+k=v",
     ),
     "victorops": ("{api_key: 01234567-89ab, routing_key: team}", "splunk://team@01234567-89ab"),
+    "mattermost": ("{webhook_url: 'http://h/hooks/x', channel: town}", "http://h/hooks/x"),
+    "rocketchat": ("{api_url: 'http://h/', token: t, token_id: i, channel: a}", "http://h/api/v1/chat.postMessage"),
+    "webex": (
+        "{room_id: r, http_config: {authorization: {credentials: t}}}",
+        "https://webexapis.com/v1/messages",
+    ),
+    "incidentio": ("{url: 'http://h/v2/alert_events', alert_source_token: t}", "http://h/v2/alert_events"),
     "apprise": ("{url: 'json://localhost:1/x'}", "json://localhost:1/x"),
     "alertmanager": ("{url: 'http://h:9093/am/'}", "http://h:9093/am/api/v2/alerts"),
 }
@@ -105,11 +112,8 @@ def test_a_webhook_takes_its_headers_along(routing, tmp_path) -> None:
     [
         ("sns_configs: [{topic_arn: x}]", "sns://"),
         ("wechat_configs: [{api_secret: x, corp_id: y}]", "wecombot://"),
-        ("webex_configs: [{room_id: x, http_config: {authorization: {credentials: x}}}]", "wxteams://"),
+        ("webex_configs: [{room_id: x, http_config: {follow_redirects: true}}]", "http_config.authorization"),
         ("jira_configs: [{project: x, issue_type: y, api_url: 'http://h/'}]", "`webhook_configs`"),
-        ("incidentio_configs: [{url: 'http://h/'}]", "`webhook_configs`"),
-        ("rocketchat_configs: [{token: x, token_id: y}]", "rockets://"),
-        ("mattermost_configs: [{webhook_url: 'http://h/hunter2'}]", "mmosts://"),
         ("msteams_configs: [{webhook_url: 'http://h/hunter2'}]", "`msteamsv2_configs`"),
         ("pagerduty_configs: [{service_key: hunter2}]", "`routing_key`"),
         ("slack_configs: [{app_token: hunter2}]", "`channel`"),

@@ -36,6 +36,13 @@ receivers:
   telegram_configs: [{{bot_token: '1:S3CR3T', chat_id: -100, api_url: '{base}/telegram'}}]
 - name: pagerduty
   pagerduty_configs: [{{routing_key: S3CR3T, url: '{base}/pagerduty/v2/enqueue'}}]
+- name: mattermost
+  mattermost_configs: [{{webhook_url: '{base}/mattermost/hooks/S3CR3T', channel: ops}}]
+- name: rocketchat
+  rocketchat_configs: [{{api_url: '{base}/rocketchat', token: S3CR3T, token_id: S3CR3Tid, channel: ops}}]
+- name: webex
+  webex_configs:
+  - {{api_url: '{base}/webex/v1/messages', room_id: r1, http_config: {{authorization: {{credentials: S3CR3T}}}}}}
 """
 URLS = {
     "ntfy": ("ntfy://me:S3CR3T@127.0.0.1:{port}/ops", ""),
@@ -47,7 +54,7 @@ URLS = {
     "apprise-ntfy": ("ntfy://127.0.0.1:{port}/ops?priority=high", ""),
     "mail": ("mailto://me:S3CR3T@127.0.0.1:{mail_port}/?from=a@example.org&to=b@example.org", ""),
 }
-NAMES = ("slack", "slack-bot", "discord", "telegram", "pagerduty", *URLS)
+NAMES = ("slack", "slack-bot", "discord", "telegram", "pagerduty", "mattermost", "rocketchat", "webex", *URLS)
 SERVICE = {"slack-bot": "slack", "dingtalk-signed": "dingtalk", "apprise-ntfy": "ntfy"}
 
 
@@ -112,7 +119,9 @@ async def test_all_texts_are_taken(name, fake, notification):
         assert "\ufffd" not in message.text
 
 
-@pytest.mark.parametrize("name", ["slack", "discord", "telegram", "wecom", "feishu", "dingtalk", "ntfy"])
+@pytest.mark.parametrize(
+    "name", ["slack", "discord", "telegram", "mattermost", "rocketchat", "webex", "wecom", "feishu", "dingtalk", "ntfy"]
+)
 async def test_what_is_read_is_what_was_said(name, fake, notification):
     """A short text with all markup reaches its readers as it was written."""
     text = HEAD + "a*b _c_ ~d~ `e` |f| <g> [h](i) & \\j \"k\" 'l' # m > n &amp; &lt;"

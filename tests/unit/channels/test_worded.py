@@ -48,6 +48,21 @@ receivers:
     class: '{{{{ .GroupLabels.alertname }}}}'
     details: {{n: '{{{{ .Alerts | len }}}}', summary: '{{{{ .CommonAnnotations.summary }}}}'}}
     links: [{{href: 'https://mon/', text: '{{{{ .Receiver }}}}'}}]
+- name: mattermost
+  mattermost_configs:
+  - webhook_url: '{base}/mattermost/hooks/S3CR3T'
+    text: '{{{{ .CommonAnnotations.summary }}}}'
+    author_name: '{{{{ .Receiver }}}}'
+    priority: {{priority: urgent, requested_ack: true}}
+- name: rocketchat
+  rocketchat_configs:
+  - {{api_url: '{base}/rocketchat', token: S3CR3T, token_id: S3CR3Ti, channel: a, emoji: ':fire:', text: '{{{{ .CommonAnnotations.summary }}}}'}}
+- name: webex
+  webex_configs:
+  - api_url: '{base}/webex/v1/messages'
+    room_id: r1
+    http_config: {{authorization: {{credentials: S3CR3T}}}}
+    message: '**{{{{ .CommonLabels.task }}}}** {{{{ .CommonAnnotations.summary }}}}'
 - name: mail
   email_configs:
   - to: b@example.org
@@ -57,7 +72,21 @@ receivers:
     text: '{{{{ .CommonAnnotations.summary }}}}'
     headers: {{Subject: '{{{{ .CommonLabels.task }}}}', X-Team: ops}}
 """  # noqa: E501
-NAMES = ("slack", "slack-color", "discord", "telegram", "telegram-plain", "pagerduty", "mail")
+NAMES = (
+    "slack",
+    "slack-color",
+    "discord",
+    "telegram",
+    "telegram-plain",
+    "pagerduty",
+    "mail",
+    "mattermost",
+    "rocketchat",
+    "webex",
+)
+
+
+CHATS = ("slack", "discord", "telegram", "pagerduty", "mattermost", "rocketchat", "webex")
 
 
 @pytest.fixture
@@ -139,6 +168,22 @@ async def test_pagerduty_and_mail(fake):
     assert "it failed" in taken.text
 
 
+async def test_those_that_are_like_slack(fake):
+    """Attachments with what is each one's own, and a page of Webex."""
+    taken = await sent(fake, "mattermost", told())
+    (attached,) = taken.raw["attachments"]
+    assert (attached["text"], attached["author_name"], attached["color"]) == ("it failed", "default", "danger")
+    assert taken.raw["priority"] == {"priority": "urgent", "requested_ack": True}
+    taken = await sent(fake, "rocketchat", told())
+    assert (taken.raw["channel"], taken.raw["emoji"], taken.raw["attachments"][0]["text"]) == (
+        "a",
+        ":fire:",
+        "it failed",
+    )
+    taken = await sent(fake, "webex", told())
+    assert (taken.raw["roomId"], taken.raw["markdown"]) == ("r1", "**pay** it failed")
+
+
 @pytest.mark.parametrize("name", NAMES)
 async def test_nobody_is_called_by_a_value_and_all_is_taken(fake, name):
     """Whatever labels and annotations hold, of whatever length, is taken, and calls nobody whom the author does not."""
@@ -154,7 +199,7 @@ async def test_nobody_is_called_by_a_value_and_all_is_taken(fake, name):
             assert set(taken.called) <= {"here"}
 
 
-@pytest.mark.parametrize("name", ["slack", "discord", "telegram", "pagerduty"])
+@pytest.mark.parametrize("name", CHATS)
 async def test_once_more_in_our_own_words(fake, name):
     """A message that the service does not take is said once more, plainly, and in our own words."""
     fake.moods[name].append("bad markup")
@@ -180,7 +225,7 @@ receivers:
     assert service.bodies == [{"text": "it failed", "n": 1, "all": ["firing", [1, "x"]]}]
 
 
-@pytest.mark.parametrize("name", ["slack", "discord", "telegram", "pagerduty"])
+@pytest.mark.parametrize("name", CHATS)
 async def test_no_secret_is_shown(fake, caplog, name):
     """A refusal that quotes the request shows nothing of what is secret of a target."""
     fake.moods[name].append("403")

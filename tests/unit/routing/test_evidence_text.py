@@ -55,3 +55,14 @@ def test_sparkline():
     """One block a value; the least that is not 0 differs from 0."""
     assert sparkline([0, 1, 100]) == "\u2581\u2582\u2588"
     assert sparkline([0, 0]) == "\u2581\u2581"
+    assert sparkline([-2, 0, 2], -2) == "\u2581\u2585\u2588"
+
+
+def test_how_the_value_went(alert):
+    """The value's own way stands before the events that it is made of, with its ends."""
+    one = alert("firing", 1.0)
+    one.evidence = msgspec.structs.replace(FULL, values=(0.1, 0.2, 0.4))
+    lines = evidence_lines([one], ())
+    (line,) = (line for line in lines if line.startswith("its value"))
+    assert line == "its value at the last evaluations: \u2583\u2585\u2588 (from 0.1 to 0.4)"
+    assert lines.index(line) < next(n for n, other in enumerate(lines) if other.startswith("task_failed_total"))
