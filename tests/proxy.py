@@ -60,7 +60,7 @@ class Link:
         try:
             if not self.is_refusing:
                 await self._join(reader, writer)
-        except* OSError:
+        except asyncio.CancelledError:  # it was cut; whoever made this task wants to hear of nothing
             pass
         finally:
             writer.transport.abort()
@@ -68,11 +68,16 @@ class Link:
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Both directions, until either ends."""
-        far_reader, far_writer = await asyncio.open_connection(*self._to)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._to)
+        except OSError:
+            return
         try:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._pump(reader, far_writer, None))
                 pumps.create_task(self._pump(far_reader, writer, self._renaming()))
+        except* OSError:
+            pass
         finally:
             far_writer.transport.abort()
 

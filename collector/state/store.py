@@ -257,9 +257,15 @@ def _size(values: Iterable[Any]) -> int:
     return 64 + sum(len(value) for value in values if isinstance(value, str | bytes))
 
 
+def _text(raw: bytes) -> str:
+    """A bit that flipped within a text is no damage that SQLite would see."""
+    return raw.decode("utf-8", "replace")
+
+
 def connected(path: Path) -> sqlite3.Connection:
     """A connection that waits for others and survives the loss of power. Raises sqlite3.Error."""
     connection = sqlite3.connect(path, timeout=2.0, check_same_thread=False)
+    connection.text_factory = _text
     connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 2000;")
     return connection
 
@@ -326,6 +332,7 @@ def _readable(path: Path) -> Iterator[tuple[str, Sequence[Any]]]:
     if not is_regular(path):
         return
     with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as damaged:
+        damaged.text_factory = _text
         names = [name for (name,) in damaged.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:
             for order in ("", " ORDER BY 1 DESC"):

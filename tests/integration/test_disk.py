@@ -52,7 +52,7 @@ def test_a_full_disk_that_is_freed_again(run: Callable[..., Daemon], told: Hook,
                 file.write(b"x" * 4096)
         except OSError:
             pass
-    tasks = [f"a.task{number}" for number in range(20)]
+    tasks = [f"a.task{number}" for number in range(5)]
     for task in tasks:
         assert daemon.ask("/v1/events", ndjson(died(task, task=task)))[0] == 200
     daemon.wait(lambda: durable(daemon) == 0, 60, "nobody says that the disk is full")
@@ -91,7 +91,7 @@ async def test_a_state_that_was_cut_or_flipped(tmp_path: Path) -> None:
             bodies += [event("dead_lettered", f"{life}.0", T0, error="E")]
             await made.daemon.push(b"\n".join(bodies), "")
     chance = random.Random(8)
-    for number in range(12):
+    for number in range(6):
         state = tmp_path / f"{number}"
         shutil.copytree(whole, state)
         victims = sorted(path for path in state.iterdir() if path.stat().st_size and path.name != "lock")

@@ -229,9 +229,12 @@ async def test_a_position_behind_the_end_is_another_topics(kafka: str) -> None:
 @pytest.mark.parametrize("is_running", [True, False], ids=["while-it-reads", "while-it-is-away"])
 async def test_a_topic_made_anew_is_read_from_its_start(
     apache: str,
+    monkeypatch: pytest.MonkeyPatch,
     is_running: bool,  # noqa: FBT001 - a case
 ) -> None:
     """Also where it has grown beyond the position meanwhile: nothing in the new one was read, and a gap says so."""
+    monkeypatch.setattr("collector.sources.kafka_client._METADATA_MS", 500)
+    monkeypatch.setattr("collector.sources.kafka_tail._DISCOVERY", 0.2)
     async with kafka_topic(apache, 1) as rig:
         old, new = [b"old%d" % number for number in range(3)], [b"new%d" % number for number in range(5)]
         await rig.write(old)

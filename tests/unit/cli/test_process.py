@@ -292,6 +292,30 @@ def test_sighup_reads_the_rules_again(start, rules) -> None:
     process.line("alert firing alertname=Renamed")
 
 
+def test_pipes_in_place_of_files_hold_nothing_up(start, tmp_path, rules) -> None:
+    """At a start each is a problem at its name, and exit code 2; at a reload the old rules are kept."""
+    names = ("rules", "tasks", "routes")
+    for name in names:
+        os.mkfifo(tmp_path / f"{name}.pipe")
+    text = "\n".join(f"{name}: {[f'{name}.pipe'] if name == 'rules' else f'{name}.pipe'}" for name in names)
+    (tmp_path / "config.yaml").write_text(text)
+    call = [sys.executable, "-m", "collector", *RUN, "-c", "config.yaml"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    for name in names:
+        assert f"{name}.pipe:1:1: " in done.stderr
+    process = start(*RUN, "--rules", str(rules))
+    address(process)
+    process.line("no --external-url")
+    rules.unlink()
+    os.mkfifo(rules)
+    process.popen.send_signal(signal.SIGHUP)
+    process.line("kept the old rules")
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.end() == 0
+
+
 def test_standard_input_is_a_source(start, rules, tmp_path) -> None:
     """A file on standard input is read to its end, and the daemon goes on."""
     events = tmp_path / "events"

@@ -55,7 +55,7 @@ _FIELDS = st.none() | st.dictionaries(_NAMES, st.text(max_size=6), max_size=4)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), bodies=_BODIES)
 def test_no_bytes_break_a_format(name, data, bodies):
     """Nothing raises; what comes out is in order, is regular, is told by a known reason, and a rerun says the same."""
@@ -84,7 +84,7 @@ MOST_TOLD = 2000
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "native"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(seeds=st.lists(st.integers(0, 1 << 32), min_size=1, max_size=4))
 def test_nothing_that_a_tap_hands_over_breaks_a_format(name, seeds):
     """Nothing raises, reasons are known, events are regular and not without bound, and a rerun says the same."""

@@ -1,0 +1,25 @@
+"""The short form of the soak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak import soak
+
+SECONDS, RATE = 7.0, 4000.0
+
+
+@pytest.mark.slow
+async def test_under_ever_new_names_nothing_grows(tmp_path: Path) -> None:
+    """Once its bounds are reached memory, objects, descriptors and tasks stay as they are; what leaves is counted."""
+    done = await soak(SECONDS, RATE, tmp_path)
+    assert {"finished_early", "names", "series_cap", "dead_letters"} <= done.evictions.keys()
+    assert done.firing > 10
+    first, second = done.halves()
+    assert done.grown(lambda one: one.rss) < 5e6, done.samples
+    assert done.grown(lambda one: one.objects) < 1000, done.samples
+    for what in ("descriptors", "tasks"):
+        before, after = (max(getattr(one, what) for one in half) for half in (first, second))
+        assert after <= before + 3, (what, done.samples)
