@@ -6,6 +6,7 @@ so: a message that is not worded as wished is better than none.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from functools import partial
@@ -16,7 +17,7 @@ import msgspec
 import yaml
 
 from collector.alerting.functions import FUNCTIONS, Scene
-from collector.channels import ChannelConfig
+from collector.channels import ChannelConfig, thread
 from collector.channels.texts import uncalled
 from collector.gotext import (
     Library,
@@ -72,6 +73,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(notification, title=title, text=text, words=words or None)
 
 
+MOST_ON_THE_LOOP = 50
+"""Alerts of a notification; more would hold up everybody else."""
 DEFAULT: Library = library_of(DEFAULTS, FUNCTIONS, {})
 """Alertmanager's own templates."""
 
@@ -166,8 +169,13 @@ class WordedChannel:
         return self._inner.spacing_seconds
 
     async def send(self, notification: Notification) -> None:
-        """As the target does."""
-        await self._inner.send(self._words.said(notification))
+        """As the target does. The words for many alerts are put together off the loop."""
+        if len(notification.alerts) > MOST_ON_THE_LOOP:
+            words = thread.start(f"words of {self.name}", partial(self._words.said, notification))
+            said = await asyncio.wrap_future(words)
+        else:
+            said = self._words.said(notification)
+        await self._inner.send(said)
 
     async def close(self) -> None:
         """As the target does."""

@@ -11,6 +11,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from operator import attrgetter
 from typing import Literal
 
@@ -88,6 +89,7 @@ class Item:
         self.is_whole = False
 
 
+EXPIRED_AT_ONCE = 100
 AT_HAND = 1_000
 """So many of a target's items are held whole, wherever they stand besides."""
 
@@ -172,10 +174,10 @@ class SendQueue:
         return next((item for item in self.items if item.not_before <= now and item.failed_at != taken), first)
 
     def expire(self, now: float) -> list[Item]:
-        """Take out those whose deadline has passed."""
+        """Take out those whose deadline has passed; of many the first, and at the next call others."""
         if now < self._soonest:
             return []
-        expired = [item for item in self.items if item.expires_at <= now]
+        expired = list(islice((item for item in self.items if item.expires_at <= now), EXPIRED_AT_ONCE))
         for item in expired:
             self.remove(item)
         self._soonest = min((item.expires_at for item in self.items), default=math.inf)

@@ -179,9 +179,10 @@ def understood(routing: Routing) -> tuple[list[ChannelConfig], dict[str, list[Ta
             except ChannelError as error:
                 problems.append(_problem(spec, error))
                 continue
-            if configs.setdefault(config.name, config) != config:  # the same place, asked for in another way
-                config = msgspec.structs.replace(config, name=f"{config.name} of {receiver.name}")  # type: ignore[type-var]
-                configs[config.name] = config
+            name, number = f"{config.name} of {receiver.name}", 1
+            while configs.setdefault(config.name, config) != config:  # the same place, asked for in another way
+                config = msgspec.structs.replace(config, name=name if number == 1 else f"{name} ({number})")  # type: ignore[type-var]
+                number += 1
             # Nobody else tells an Alertmanager of an end, and it is the one to decide who hears of it.
             targets[config.name] = Target(config.name, spec.send_resolved or spec.kind == "alertmanager")
         told[receiver.name] = list(targets.values())

@@ -39,7 +39,11 @@ class Past:
             self._count -= len(self._slots.popleft()[0])
 
     def of(self, row: Labels) -> tuple[float, ...]:
-        """The finite values of one row, oldest first, back to where it is not known."""
+        """The finite values of one row, oldest first, back to where it is not known, or was nothing.
+
+        A series is there as soon as its first event was read, which along a backlog is before its time: of zeros that
+        lie before everything else it is chance how many there are.
+        """
         found: list[float] = []
         known, index = None, -1
         for labels, values in reversed(self._slots):
@@ -48,6 +52,8 @@ class Past:
             if index < 0 or not math.isfinite(values[index]):
                 break
             found.append(float(values[index]))
+        while found and not found[-1]:
+            found.pop()
         return tuple(reversed(found))
 
 

@@ -89,3 +89,12 @@ def test_the_least_leaves_whatever_came_and_went() -> None:
             if chance.random() < 0.5:
                 queue.add(taken)
     assert len(queue) <= 50
+
+
+def test_many_that_expire_at_once_leave_in_parts() -> None:
+    """No step of the loop is as long as the queue."""
+    queue = SendQueue(20_000)
+    for number in range(250):
+        queue.put(item(number), is_only_word=False)
+    assert queue.expire(3_599.0) == []
+    assert [len(queue.expire(3_600.0)) for _ in range(4)] == [100, 100, 50, 0]

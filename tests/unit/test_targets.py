@@ -170,6 +170,14 @@ def test_one_place_in_two_receivers(routing) -> None:
     assert [told[name][0].send_resolved for name in ("all", "same", "other")] == [True, False, True]
 
 
+def test_one_place_in_many_words(routing) -> None:
+    """Targets that differ in their words alone are each told, in one receiver, too."""
+    url = "https://hooks.slack.com/services/T0123ABCD/B0123ABCD/abcdefghij0123456789ABCD"
+    each = ", ".join(f"{{api_url: '{url}', text: '{number}'}}" for number in (1, 2, 3, 1))
+    configs, told = targets.understood(routing(f"  slack_configs: [{each}]\n"))
+    assert len(configs) == len(told["all"]) == len({config.name for config in configs}) == 3
+
+
 def test_notify_adds_to_the_default_receiver(routing) -> None:
     """`--notify` targets are told by the receiver at the top, beside its own; without a file by the built-in one."""
     path = routing("  webhook_configs: [{url: 'http://h:1/'}]\n", "- name: other\n").path

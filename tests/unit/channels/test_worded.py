@@ -232,3 +232,10 @@ async def test_no_secret_is_shown(fake, caplog, name):
     with pytest.raises(ChannelError) as refused:
         await sent(fake, name, told())
     assert "S3CR3T" not in caplog.text + str(refused.value)
+
+
+async def test_ten_thousand_alerts(fake):
+    """A message about very many alerts is put together beside the loop; what is too much for a template is ours."""
+    many = make_notification(count=10_000)
+    taken = await sent(fake, "discord", msgspec.structs.replace(many, common_labels=(("task", "pay"),)))
+    assert taken.raw["embeds"][0]["title"] == "pay"
