@@ -34,6 +34,12 @@ def is_messages(url: SourceUrl) -> bool:
 
 def kafka(url: SourceUrl) -> Callable[[], Source]:
     """`kafka://`."""
+    options = kafka_options(url)
+    return lambda: KafkaSource(options)
+
+
+def kafka_options(url: SourceUrl) -> KafkaOptions:
+    """The cluster that a `kafka://` names, and what to read there."""
     given = {
         field: url.options[option]
         for option, field in {
@@ -47,7 +53,7 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
         }.items()
         if option in url.options
     }
-    options = KafkaOptions(
+    return KafkaOptions(
         name=url.name,
         servers=tuple(f"{host}:{port}" for host, port in url.hosts),
         topics=_with_roles(url) if url.items else (),
@@ -59,10 +65,10 @@ def kafka(url: SourceUrl) -> Callable[[], Source]:
         check_hostname=url.options.get("ssl_check_hostname", "true") == "true",
         **given,  # type: ignore[arg-type]  # the table of options has checked the words
     )
-    return lambda: KafkaSource(options)
 
 
-def _redis_address(url: SourceUrl) -> RedisAddress:
+def redis_address(url: SourceUrl) -> RedisAddress:
+    """The server that a URL names."""
     host, port = url.hosts[0]
     return RedisAddress(
         host=host,
@@ -85,7 +91,7 @@ def redis_stream(url: SourceUrl) -> Callable[[], Source]:
     """`redis-stream://`."""
     options = RedisStreamOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         streams=_with_roles(url),
         groups=is_messages(url),
         start_max_age=url.start_max_age,
@@ -97,7 +103,7 @@ def redis_watch(url: SourceUrl) -> Callable[[], Source]:
     """`rq+redis://` and the other frameworks that are watched in Redis."""
     options = RedisWatchOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         watch=WATCHES[url.scheme.partition("+")[0]],
         prefix=url.options.get("prefix", ""),
         queues=url.items,
@@ -173,7 +179,7 @@ def bullmq(url: SourceUrl) -> Callable[[], Source]:
     """`bullmq+redis://`."""
     options = BullmqOptions(
         name=url.name,
-        address=_redis_address(url),
+        address=redis_address(url),
         queues=() if "*" in url.items else url.items,
         prefix=url.options.get("prefix", ""),
         start_max_age=url.start_max_age,
