@@ -32,18 +32,18 @@ class Redrive:
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
-    def redriven(self) -> int:
-        """How many of the records the daemon knows as sent."""
+    def counts(self) -> tuple[int, int]:
+        """How many records there are, and of how many of them something is owed."""
         causes = self.daemon.json("/api/dead-letters?by=fingerprint").get("causes", [])
-        return sum(one["total"] - one["open"] for one in causes)
+        return sum(one["total"] for one in causes), sum(one["open"] for one in causes)
 
     def killed(self, *more: str) -> bool:
         """Start it, and kill it as soon as anything is sent; whether it was still on its way."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        before = self.redriven()
+        before = self.counts()[1]
         process = subprocess.Popen(self.call(*more), cwd=self.folder, env=environment, stdout=subprocess.DEVNULL)
         try:
-            moved = lambda: self.redriven() > before or process.poll() is not None  # noqa: E731
+            moved = lambda: self.counts()[1] < before or process.poll() is not None  # noqa: E731
             self.daemon.wait(moved, 60, "nothing is sent")
             return process.poll() is None
         finally:
