@@ -73,7 +73,7 @@ def plan(records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool]) 
         why = next((reason for holds, reason in _REFUSALS if holds(one)), "") or _by_hand(one["place"])
         letter = None if why else _letter(one, kind)
         if why or letter is None:
-            refused[why or f"it does not lie in {_WORDS[kind]}: nothing else is redriven from here"] += 1
+            refused[why or _elsewhere(one["place"], kind)] += 1
         elif not letter.target:
             refused["where it came from is not known"] += 1
         elif not allowed(letter.target):
@@ -84,6 +84,16 @@ def plan(records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool]) 
 
 
 _WORDS: dict[Kind, str] = {"kafka": "a topic of Kafka", "redis-stream": "a stream of Redis"}
+
+
+_EXCHANGE = re.compile(r"/(?!\d{1,9}$)[^/]*$")
+"""An exchange and a routing key, rather than a topic and a partition."""
+
+
+def _elsewhere(place: str, kind: Kind) -> str:
+    if _EXCHANGE.search(place):
+        return "RabbitMQ: move it back with a shovel, from its dead-letter queue to the queue that `origin` names"
+    return f"it does not lie in {_WORDS[kind]}: name a target of its own kind"
 
 
 def _by_hand(place: str) -> str:

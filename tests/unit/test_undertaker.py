@@ -201,3 +201,28 @@ async def test_a_task_that_died_again_after_its_verdict_counts_again(life) -> No
         await made.daemon.turn()
         assert [one.state for one in made.daemon.ledger.records.values()] == ["discarded", "open"]
         assert open_count(made) == 1
+
+
+async def test_the_time_for_a_review_pages_and_an_ack_ends_it(life) -> None:
+    """By the shipped rules and the contract of the task: nobody has to write anything."""
+    async with life.start() as made:
+        await life.push(made, *died("x"))
+
+        def firing() -> list[str]:
+            return [dict(one.labels)["alertname"] for one in made.daemon.alerts() if one.state == "firing"]
+
+        async def later(seconds: float) -> None:
+            life.clock.at = T0 + seconds
+            made.daemon.woken()
+            await until(lambda: made.daemon._sampled_at == life.clock.at)
+            await made.daemon.turn()
+
+        await later(3_500.0)
+        assert "DeadLettersUnreviewed" not in firing()
+        await later(3_630.0)
+        await until(lambda: "DeadLettersUnreviewed" in firing())
+        made.daemon.judge(named(made, "x"), msgspec.structs.replace(DISCARD, state="acknowledged"))
+        await later(3_660.0)
+        await later(3_690.0)
+        await until(lambda: "DeadLettersUnreviewed" not in firing())
+        assert "DeadLetter" in firing()

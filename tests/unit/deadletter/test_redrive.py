@@ -47,7 +47,7 @@ def test_a_record_goes_back_to_where_its_headers_say():
         ({"place": "jobs.XQ"}, "Dramatiq: send"),
         ({"place": "rq:failed:work"}, "RQ: requeue"),
         ({"place": "bull:mail:failed"}, "BullMQ: retry"),
-        ({"place": "dlx/orders.dead", "receipt": ""}, "it does not lie in a topic of Kafka"),
+        ({"place": "dlx/orders.dead", "receipt": ""}, "RabbitMQ: move it back with a shovel"),
         ({"place": "pay:dead", "receipt": "1-0"}, "it does not lie in a topic of Kafka"),
     ],
 )
