@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -27,6 +27,7 @@ _COPIES = 3
 _FAR = 2_000
 """Offsets between two wanted records that are read over rather than jumped."""
 _SILENCE = 20.0
+_CLOSE = 10.0
 
 
 class KafkaRedrive:
@@ -137,7 +138,8 @@ class KafkaRedrive:
         """Both clients."""
         for client in (self._producer, self._consumer):
             if client is not None:
-                await client.stop()
+                with suppress(TimeoutError):  # of a broker that is lost there is nothing left to wait for
+                    await asyncio.wait_for(client.stop(), _CLOSE)
 
     @property
     def _client(self) -> AIOKafkaConsumer:

@@ -191,6 +191,26 @@ def test_ages_and_times_are_written_for_rules_and_end_with_their_reason() -> Non
     assert samples(made, T0 + 100.0 + WRITE_SECONDS) == {}
 
 
+def test_many_tasks_are_written_some_at_a_time(monkeypatch) -> None:
+    """So that no step is long; each of them gets its turn, and its end."""
+    monkeypatch.setattr("collector.undertaker.MOST_WRITTEN", 2)
+    made = pipeline()
+    bodies = [event("dead_lettered", f"t{number}", T0, task=f"a{number}") for number in range(5)]
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), batch(bodies), T0)
+
+    def waiting(at: float) -> int:
+        for _ in range(3):
+            made.undertaker.write(at)
+        (series,) = made.store.select(UNREVIEWED_AGE, ())
+        values, there = made.store.value(series, at)
+        return len(values) if there is None else int(there.sum())
+
+    assert waiting(T0 + 1.0) == 5
+    for name in list(made.undertaker.ledger.records)[:4]:
+        made.undertaker.judge(name, DISCARD, T0 + 2.0)
+    assert waiting(T0 + 1.0 + WRITE_SECONDS) == 1
+
+
 async def test_a_task_that_died_again_after_its_verdict_counts_again(life) -> None:
     """The verdict was about the first time."""
     async with life.start() as made:
