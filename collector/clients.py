@@ -33,7 +33,7 @@ def is_messages(url: SourceUrl) -> bool:
 
 
 def kafka_options(url: SourceUrl) -> KafkaOptions:
-    """Of `kafka://`."""
+    """The cluster that a `kafka://` names, and what to read there."""
     given = {
         field: url.options[option]
         for option, field in {

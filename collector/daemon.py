@@ -185,6 +185,7 @@ class Daemon:
         telemetry.fullness(used(pipeline, self.delivery.waiting(), self.delivery.settings.queue_size))
         desk, outside = pipeline.desk, len(pipeline.desk.external)
         telemetry.desk(len(desk.grouping.firing) - outside, outside, len(desk.silences), len(desk.acks))
+        pipeline.undertaker.write(round(now, 3))  # how long dead letters have waited, too
         for name, labels, value in telemetry.samples():
             pipeline.store.put(name, labels, now, value)
 

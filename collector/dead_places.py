@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -36,6 +37,7 @@ KEPT: tuple[tuple[re.Pattern[str], float, str], ...] = (
 )
 _RQ_RESULTS = re.compile(r"^(.+):results:(.+)$")
 _BULLMQ_EVENTS = re.compile(r"^(.+:.+):events$")
+_MESSAGE_ID = re.compile(r'"message_id": ?"([^"]{1,300})"')
 _XQ_HASH = re.compile(r"\.XQ\.msgs$")
 _Look: TypeAlias = Callable[[Batch, int, Event, Mapping[str, Any]], Found]
 _hash = msgspec.json.Decoder(dict[str, Any]).decode
@@ -99,7 +101,9 @@ def _stream(batch: Batch, index: int, event: Event, about: Mapping[str, Any]) ->
     content: Mapping[str, Any] = fields if isinstance(fields, Mapping) else (batch.fields or [{}])[index] or {}
     origin_id = next((content[name] for name in _ORIGINAL_ID if content.get(name)), "")
     origin_stream = next((content[name] for name in _ORIGINAL_STREAM if content.get(name)), "")
-    whole = batch.bodies[index] or msgspec.json.encode({name: str(value) for name, value in content.items()})
+    whole = batch.bodies[index] or msgspec.json.encode(
+        {readable(str(name)): readable(str(value)) for name, value in content.items()}
+    )
     return _message(
         whole,
         place=_cut(stream),
@@ -122,7 +126,7 @@ def _key(batch: Batch, index: int, event: Event, about: Mapping[str, Any]) -> Fo
     key = str(about.get("key") or batch.place)
     if not _XQ_HASH.search(key):
         return Found()
-    identity, message = _of_hash(batch.bodies[index], event.task_id)
+    identity, message = _of_hash(batch.bodies[index]).get(event.task_id, ("", b""))
     told: dict[str, Any] = {
         "place": _cut(key),
         "receipt": _cut(identity),
@@ -131,19 +135,19 @@ def _key(batch: Batch, index: int, event: Event, about: Mapping[str, Any]) -> Fo
     return _message(message, **told) if message else Found(**told)
 
 
-def _of_hash(body: bytes, task_id: str) -> tuple[str, bytes]:
-    """The field of a hash of messages whose message has this id, and the message; empty where there is none."""
+@lru_cache(maxsize=1)  # many of one hash come together, and each is asked for by itself
+def _of_hash(body: bytes) -> Mapping[str, tuple[str, bytes]]:
+    """The messages of a hash by their id, each with its field; empty where it cannot be read."""
     if len(body) > _LARGEST:
-        return "", b""
+        return {}
     try:
         fields = _hash(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return "", b""
-    wanted = f'"message_id":"{task_id}"'
-    for name, value in fields.items():
-        if isinstance(value, str) and wanted in value.replace('": "', '":"'):
-            return name, value.encode()
-    return "", b""
+        return {}
+    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
+    # The last one is the message's own: what stands before it are options and arguments.
+    ids = {name: _MESSAGE_ID.findall(value)[-1:] for name, value in texts.items()}
+    return {found[0]: (name, texts[name].encode("utf-8", "replace")) for name, found in ids.items() if found}
 
 
 def _amqp(batch: Batch, index: int, _event: Event, about: Mapping[str, Any]) -> Found:

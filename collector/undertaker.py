@@ -6,19 +6,21 @@ decided. Where the two differ after a restart, a verdict holds, and what nobody 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from collector import dead_places
 from collector.axis import Axis
+from collector.deadletter.clocks import Names, Standing
 from collector.deadletter.ledger import Bounds, Ledger
 from collector.deadletter.record import DeadLetter, Found, Verdict
 from collector.formats import Decoded
 from collector.model.contract import Contracts
 from collector.model.death import Death
 from collector.model.event import Event
-from collector.model.labels import Labels, labels_of
+from collector.model.labels import labels_of
 from collector.model.record import Batch
 from collector.model.secret import mask
 from collector.model.stale import STALE
@@ -33,6 +35,8 @@ WRITE_SECONDS = 5.0
 """How often their ages are written for rules."""
 LONGEST_MESSAGE = 300
 """Characters; masked before it is cut."""
+MOST_WRITTEN = 500
+"""Tasks whose ages are written in one step."""
 MOST_UNOPENED = 10_000
 """Details that wait until their trail says that it is dead; the oldest go."""
 
@@ -48,7 +52,9 @@ class Undertaker:
         self._store = store
         self._contracts = contracts
         self._unopened: dict[tuple[str, str], Found] = {}
-        self._written: dict[tuple[str, Labels], None] = {}
+        self._round: Iterator[tuple[Names, Standing]] | None = None
+        """What is still to be written of this round."""
+        self._written: dict[Names, frozenset[str]] = {}
         self._write_at = float("-inf")
 
     # What is counted
@@ -128,28 +134,37 @@ class Undertaker:
     # What rules read
 
     def write(self, at: float) -> None:
-        """Write ages and times as samples, where their time has come."""
-        if at < self._write_at:
-            return
-        self._write_at = at + WRITE_SECONDS
-        self.ledger.expire(at)
-        written: dict[tuple[str, Labels], None] = {}
-        for (task, queue, source), standing in self.ledger.clocks.standings():
-            labels = labels_of({"task": task, "queue": queue, "source": source})
-            values = {
-                UNREVIEWED_AGE: _since(standing.unreviewed_since, at),
-                LENGTH: float(standing.lying) if standing.lying_since is not None else None,
-                OLDEST_AGE: _since(standing.lying_since, at),
-                EXPIRES: None if standing.expires_at is None else standing.expires_at - at,
-            }
-            for name, value in values.items():
-                if value is not None:
-                    self._store.put(name, labels, at, value)
-                    written[name, labels] = None
-        for name, labels in self._written:
-            if (name, labels) not in written:
+        """Write ages and times as samples, where their time has come; of many tasks some at a time."""
+        if self._round is None:
+            if at < self._write_at:
+                return
+            self._write_at = at + WRITE_SECONDS
+            self.ledger.expire(at)
+            self._round = self.ledger.clocks.standings()
+        part = list(islice(self._round, MOST_WRITTEN))
+        if len(part) < MOST_WRITTEN:
+            self._round = None
+        for names, standing in part:
+            self._sample(names, standing, at)
+
+    def _sample(self, names: Names, standing: Standing, at: float) -> None:
+        labels = labels_of(dict(zip(("task", "queue", "source"), names, strict=True)))
+        values = {
+            UNREVIEWED_AGE: _since(standing.unreviewed_since, at),
+            LENGTH: float(standing.lying) if standing.lying else None,
+            OLDEST_AGE: _since(standing.lying_since, at),
+            EXPIRES: None if standing.expires_at is None else standing.expires_at - at,
+        }
+        there = frozenset(name for name, value in values.items() if value is not None)
+        for name, value in values.items():
+            if value is not None:
+                self._store.put(name, labels, at, value)
+            elif name in self._written.get(names, ()):
                 self._store.put(name, labels, at, STALE)
-        self._written = written
+        if there:
+            self._written[names] = there
+        else:
+            self._written.pop(names, None)
 
 
 def _with_error(found: Found, event: Event, known: DeadLetter) -> Found:

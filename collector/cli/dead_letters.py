@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from rich.table import Table
 from rich.text import Text
 
-from collector.cli import client, report
+from collector.cli import client, redrive, report
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import STATES, VERDICTS
 from collector.ledgerfile import ledger_found
@@ -52,9 +52,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     ack = actions.add_parser("ack", help="somebody looks at it", description="Stop the clock of the review.")
     resolve = actions.add_parser("resolve", help="say what becomes of it", description="Give a verdict.")
     resolve.add_argument("--as", dest="verdict", choices=VERDICTS, required=True, help="what was decided")
-    for action in (ack, resolve):
+    again = actions.add_parser("redrive", help="put messages back", description="Put messages back where they were.")
+    redrive.configure(again)
+    for action in (ack, resolve, again):
         action.add_argument("ids", nargs="*", metavar="ID", help="these; or those that the filter names")
-        action.add_argument("-r", "--reason", default="", required=action is resolve, metavar="TEXT", help="why")
+        action.add_argument("-r", "--reason", default="", required=action is not ack, metavar="TEXT", help="why")
         action.add_argument("-a", "--actor", default=client.author(), metavar="NAME", help="who (%(default)s)")
         action.add_argument("--ticket", default="", metavar="TEXT", help="where it is written down")
         action.add_argument("--dry-run", action="store_true", help="only say which ones are meant")
@@ -64,10 +66,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     export.add_argument("-o", "--output", default="-", metavar="FILE", help="replaced once it is whole; - is stdout")
     export.add_argument("--from", dest="directory", metavar="DIR", help="from a state directory, without a daemon")
-    for action in (listing, ack, resolve, export):
+    for action in (listing, ack, resolve, again, export):
         for name in FILTERS:
             action.add_argument(f"--{name.replace('_', '-')}", default="", metavar="TEXT", help=_HELP[name])
-    for action in (listing, one, ack, resolve, export):
+    for action in (listing, one, ack, resolve, again, export):
         client.configure(action)
 
 
@@ -185,7 +187,11 @@ def _output(name: str) -> Iterator[BinaryIO]:
         part.unlink(missing_ok=True)
 
 
-_ACTIONS = {"list": _list, "show": _show, "ack": _judge, "resolve": _judge, "export": _export}
+def _redrive(arguments: argparse.Namespace) -> int:
+    return redrive.main(arguments, _filter(arguments))
+
+
+_ACTIONS = {"redrive": _redrive, "list": _list, "show": _show, "ack": _judge, "resolve": _judge, "export": _export}
 
 
 def _record(one: dict[str, Any]) -> tuple[str, ...]:

@@ -81,17 +81,15 @@ class Clocks:
         """Every task, queue and source that has had any; those of which none is left are given once more, as such."""
         for names, group in list(self._groups.items()):
             unreviewed = self._first(group.unreviewed, lambda one: one.state in UNREVIEWED)
-            yield (
-                names,
-                Standing(
-                    lying=len(group.lying),
-                    unreviewed_since=unreviewed,
-                    lying_since=self._first(group.oldest, _is_lying),
-                    expires_at=self._first(group.expiring, _is_lying, by_expiry=True),
-                ),
+            standing = Standing(
+                lying=len(group.lying),
+                unreviewed_since=unreviewed,
+                lying_since=self._first(group.oldest, _is_lying),
+                expires_at=self._first(group.expiring, _is_lying, by_expiry=True),
             )
-            if not group.lying and unreviewed is None:
+            if not group.lying and unreviewed is None and self._groups.get(names) is group:
                 del self._groups[names]
+            yield names, standing
 
     def expired(self, at: float) -> Iterator[DeadLetter]:
         """Those whose message should be gone by now, each once."""

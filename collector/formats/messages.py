@@ -20,6 +20,7 @@ from collector.formats.groups import KafkaGroups, Moved, RedisGroups
 from collector.formats.spelling import event_of, readable
 from collector.model.event import KINDS, Event
 from collector.model.record import Batch
+from collector.model.redrive import HEADER, mark_of
 
 MOST_PLACES = 50_000
 """Places of messages whose ids are remembered, twice over: they join the next hop of what has no id of its own."""
@@ -105,12 +106,16 @@ class _Decoder:
         """What a message's place says of its task."""
         said = hop(message.headers)
         role = role_of(message.where, self._retry, self._dead_letter)
+        redriven = mark_of(readable(message.headers.get(HEADER) or str(message.content.get(HEADER, ""))))
+        if redriven is not None and role == "main":
+            said = None  # the headers of its death are still on it: it was sent again
         if said is not None and role != "dead_letter":  # @RetryableTopic's last topic has the headers of the others
             role = said.role
         before = self._before(message, said)
         original = _original(message, said) or (before.place if before else None)
         queue = before.queue if before and role != "main" else (_topic_of(message, original) or message.where)
-        task_id = message.first(_ID) or (before.task_id if before else None) or original or message.place
+        known = redriven.task_id if redriven else (message.first(_ID) or (before.task_id if before else None))
+        task_id = known or original or message.place
         self._remember(_Seen(task_id, queue, message.where, message.place))
         common = {
             "task_id": task_id,
@@ -126,9 +131,9 @@ class _Decoder:
             return [{**common, "kind": "sent"}]
         if original is not None:
             self._kafka.moved_on(original)
-        moved = self._redis.died(
-            before.where if before else queue, original or "", message.first(_DELIVERIES), message.at
-        )
+        # Named rather than remembered: an entry's id is unique in its own stream only.
+        stream = _topic_of(message, original) or (before.where if before else queue)
+        moved = self._redis.died(stream, original or "", message.first(_DELIVERIES), message.at)
         if role == "retry":
             return [{**common, "kind": "retried", **_failure(message, said, role)}]
         caught_up = [_fields(one) for one in moved]

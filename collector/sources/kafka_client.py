@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, Literal, TypeVar
 
 import msgspec
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.helpers import create_ssl_context
 
@@ -74,6 +74,16 @@ def build(options: KafkaOptions, partition_bytes: int = _MEGABYTE) -> AIOKafkaCo
 def admin(options: KafkaOptions) -> AIOKafkaAdminClient:
     """A client that asks what others have committed; not started. Raises SourceError for unusable TLS files."""
     return AIOKafkaAdminClient(**_connection(options))
+
+
+def producer(options: KafkaOptions, transactional_id: str) -> AIOKafkaProducer:
+    """A producer of transactions; not started. Raises SourceError for unusable TLS files."""
+    return AIOKafkaProducer(
+        **_connection(options),
+        transactional_id=transactional_id,
+        linger_ms=5,
+        max_request_size=64 * _MEGABYTE,
+    )
 
 
 def _connection(options: KafkaOptions) -> dict[str, Any]:

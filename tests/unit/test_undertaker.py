@@ -191,6 +191,26 @@ def test_ages_and_times_are_written_for_rules_and_end_with_their_reason() -> Non
     assert samples(made, T0 + 100.0 + WRITE_SECONDS) == {}
 
 
+def test_many_tasks_are_written_some_at_a_time(monkeypatch) -> None:
+    """So that no step is long; each of them gets its turn, and its end."""
+    monkeypatch.setattr("collector.undertaker.MOST_WRITTEN", 2)
+    made = pipeline()
+    bodies = [event("dead_lettered", f"t{number}", T0, task=f"a{number}") for number in range(5)]
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), batch(bodies), T0)
+
+    def waiting(at: float) -> int:
+        for _ in range(3):
+            made.undertaker.write(at)
+        (series,) = made.store.select(UNREVIEWED_AGE, ())
+        values, there = made.store.value(series, at)
+        return len(values) if there is None else int(there.sum())
+
+    assert waiting(T0 + 1.0) == 5
+    for name in list(made.undertaker.ledger.records)[:4]:
+        made.undertaker.judge(name, DISCARD, T0 + 2.0)
+    assert waiting(T0 + 1.0 + WRITE_SECONDS) == 1
+
+
 async def test_a_task_that_died_again_after_its_verdict_counts_again(life) -> None:
     """The verdict was about the first time."""
     async with life.start() as made:
@@ -201,3 +221,28 @@ async def test_a_task_that_died_again_after_its_verdict_counts_again(life) -> No
         await made.daemon.turn()
         assert [one.state for one in made.daemon.ledger.records.values()] == ["discarded", "open"]
         assert open_count(made) == 1
+
+
+async def test_the_time_for_a_review_pages_and_an_ack_ends_it(life) -> None:
+    """By the shipped rules and the contract of the task: nobody has to write anything."""
+    async with life.start() as made:
+        await life.push(made, *died("x"))
+
+        def firing() -> list[str]:
+            return [dict(one.labels)["alertname"] for one in made.daemon.alerts() if one.state == "firing"]
+
+        async def later(seconds: float) -> None:
+            life.clock.at = T0 + seconds
+            made.daemon.woken()
+            await until(lambda: made.daemon._sampled_at == life.clock.at)
+            await made.daemon.turn()
+
+        await later(3_500.0)
+        assert "DeadLettersUnreviewed" not in firing()
+        await later(3_630.0)
+        await until(lambda: "DeadLettersUnreviewed" in firing())
+        made.daemon.judge(named(made, "x"), msgspec.structs.replace(DISCARD, state="acknowledged"))
+        await later(3_660.0)
+        await later(3_690.0)
+        await until(lambda: "DeadLettersUnreviewed" not in firing())
+        assert "DeadLetter" in firing()

@@ -6,6 +6,7 @@ import json
 
 from collector.formats import FORMATS
 from collector.model.record import Batch
+from collector.model.redrive import HEADER, Mark
 
 T0 = 1_790_000_000
 
@@ -57,3 +58,40 @@ def test_what_was_never_seen_pending_has_no_times_of_its_own():
     for batch in (entry("orders", 1, id="7", type="bill"), poll(9, last=1), poll(10, last=1)):
         told += [(event.kind, event.time) for event in decode(batch).events]
     assert told == [("sent", T0 + 1), ("started", None), ("succeeded", None)]
+
+
+def test_an_entry_id_is_one_of_its_own_stream():
+    """A dead entry that happens to have the id of another message's entry ends nothing of that one."""
+    decode = FORMATS["messages"].new()
+    told = []
+    dead = entry("orders.dlq", 2, id="7", type="bill", original_id=f"{(T0 + 1) * 1000}-0", original_stream="orders")
+    also = entry("orders.dlq", 1, id="6", type="bill", original_id=f"{T0 * 1000}-0", original_stream="orders")
+    sent = [entry("orders", number, id=str(6 + number), type="bill") for number in (0, 1, 2)]
+    for batch in (*sent, poll(3, 0, 1, 2, last=2), also, dead, poll(5, last=2), poll(6, last=2)):
+        told += [(event.kind, event.task_id) for event in decode(batch).events]
+    assert [task_id for kind, task_id in told if kind == "succeeded"] == ["8"]
+
+
+def test_a_redriven_entry_is_its_task_sent_again():
+    """By its mark, though it has no id of its own and the first message was never seen."""
+    mark = str(Mark("0" * 16, 1, "the task"))
+    batch = entry("orders", 5, type="bill", original_id="1-0", original_stream="orders", **{HEADER: mark})
+    (event,) = FORMATS["messages"].new()(batch).events
+    assert (event.kind, event.task_id, event.queue) == ("sent", "the task", "orders")
+
+
+def test_a_redriven_record_is_sent_though_the_headers_of_its_death_are_on_it():
+    """In its main topic; where it dies again it is dead once more, and still the same task."""
+    dead = {
+        "kafka_dlt-original-topic": "orders",
+        "kafka_dlt-original-partition": "0",
+        "kafka_dlt-original-offset": "3",
+        HEADER: str(Mark("0" * 16, 1, "orders-0-3")),
+    }
+    decode = FORMATS["messages"].new()
+    told = []
+    for place, offset in (("orders/0", 9), ("orders-dlt/0", 5)):
+        batch = Batch(source="s", place=place, bodies=[b"{}"], receipts=[offset], received_at=T0, times=[T0],
+                      fields=[dead], tap="kafka")  # fmt: skip
+        told += [(event.kind, event.task_id) for event in decode(batch).events]
+    assert told == [("sent", "orders-0-3"), ("dead_lettered", "orders-0-3")]

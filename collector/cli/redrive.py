@@ -1,0 +1,276 @@
+"""`tasktrail dead-letters redrive`: put dead messages back to where they came from. Off unless a target is named.
+
+The daemon only reads brokers; this command is what writes, with credentials of its own, and only to the topics or
+streams that `--target` names. It counts first, sends one, sees it succeed, then the rest at a rate. What it sends it
+notes on the broker in the same step, so that the same command goes on where a killed one has stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from collector import clients
+from collector.cli import client, options
+from collector.deadletter import redrive
+from collector.deadletter.redrive import Kind, Letter, Plan
+from collector.documents.scalars import parse_duration
+from collector.model.errors import SourceError, TasktrailError
+from collector.model.redrive import mark_of
+from collector.model.shown import shown
+from collector.redrive.kafka import KafkaRedrive
+from collector.redrive.message import GONE, Broker, Message, Place
+from collector.redrive.redis_stream import RedisStreamRedrive
+from collector.source_urls import SourceUrl, UrlError, parse_source
+from collector.sources import kafka_client, redis_wire
+
+PATH = "/api/dead-letters"
+POLL_SECONDS = 1.0
+AT_ONCE = 1_000
+"""Records per page, and ids per verdict."""
+_ENDS = {"succeeded": True, "dead_lettered": False, "failed": False, "rejected": False, "expired": False}
+"""States of a task in which it is known whether a redrive has helped."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `redrive`, besides ids and filters."""
+    target = (
+        "kafka:// or redis-stream://, with credentials that may write, and the topics or streams to write to (globs)"
+    )
+    parser.add_argument("--target", required=True, metavar="URL", help=target)
+    parser.add_argument("--rate", type=_rate, default=10.0, metavar="N", help="a second (%(default)g); 0: no limit")
+    back = "a message that came back so often is left (%(default)d)"
+    parser.add_argument("--limit", type=int, default=redrive.LIMIT, metavar="N", help=back)
+    first = "send one, and wait so long for its success before the rest (%(default)s); 0s: do not"
+    parser.add_argument("--canary", default="5m", metavar="TIME", help=first)
+
+
+def _rate(text: str) -> float:
+    rate = float(text)
+    if not 0 <= rate < math.inf:
+        raise argparse.ArgumentTypeError("a rate is a number from 0")
+    return rate
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What became of it."""
+
+    sent: int = 0
+    """By this call."""
+    known: int = 0
+    """Sent before, by a call that did not come to its end."""
+    refused: Counter[str] = msgspec.field(default_factory=Counter)
+    canary: str = ""
+    """The dead letter that was sent first; "" for none."""
+    is_dry: bool = False
+    stopped: str = ""
+    """Why the rest was not sent; "" where it was."""
+
+
+def main(arguments: argparse.Namespace, asked: dict[str, str]) -> int:
+    """Exit code 0 where all that was meant is sent; 1 where some of it is not. `asked`: the filter."""
+    url = _target(arguments.target)
+    work = _Work(arguments, client.Client(arguments), asked)
+    try:
+        result = asyncio.run(
+            work.run(_broker(url), "kafka" if url.scheme == "kafka" else "redis-stream", _allowed(url))
+        )
+    except SourceError as error:
+        raise TasktrailError(f"--target: {error}; the same command goes on from here") from error
+    if arguments.json:
+        client.show(msgspec.to_builtins(result))
+    else:
+        _tell(result)
+    return 1 if result.stopped or (result.refused and not result.is_dry) else 0
+
+
+def _tell(result: Result) -> None:
+    print(f"{result.sent} {'would be' if result.is_dry else 'were'} redriven")
+    if result.known:
+        print(f"{result.known} had been sent before, and are not sent again")
+    for why, count in result.refused.most_common():
+        print(f"{count} not: {shown(why)}")
+    if result.stopped:
+        print(shown(result.stopped), file=sys.stderr)
+
+
+class _Work:
+    """One call."""
+
+    def __init__(self, arguments: argparse.Namespace, daemon: client.Client, asked: dict[str, str]) -> None:
+        self._arguments = arguments
+        self._daemon = daemon
+        self._asked = asked
+        self._result = Result(is_dry=arguments.dry_run)
+        try:
+            self._patience = parse_duration(arguments.canary)
+        except ValueError as error:
+            raise TasktrailError(f"--canary {arguments.canary}: {error}") from error
+
+    async def run(self, broker: Broker, kind: Kind, allowed: Callable[[str], bool]) -> Result:
+        """Count, send one, then the rest. Raises SourceError and TasktrailError."""
+        plan = redrive.plan(self._records(), kind, allowed)
+        self._result.refused = plan.refused
+        try:
+            await broker.open(writes=not self._arguments.dry_run)
+            await self._send(broker, plan)
+        finally:
+            await broker.close()
+        return self._result
+
+    async def _send(self, broker: Broker, plan: Plan) -> None:
+        sent = await broker.sent()
+        known = [letter for letter in plan.letters if letter.id in sent]
+        letters = [letter for letter in plan.letters if letter.id not in sent]
+        self._result.known = len(known)
+        if self._arguments.dry_run:
+            for part, _ in redrive.batches(letters, 0.0):
+                self._result.sent += len(await self._readable(broker, part))
+            return
+        self._resolve(known)
+        if self._patience > 0 and letters:
+            letters = await self._canary(broker, letters)
+        for part, pause in redrive.batches(letters, self._arguments.rate):
+            began = time.monotonic()
+            ready = await self._readable(broker, part)
+            if ready:
+                await broker.send(ready)
+                self._result.sent += len(ready)
+                self._resolve([letter for letter in part if letter.id in {message.at.id for message, _ in ready}])
+            await asyncio.sleep(max(0.0, pause - (time.monotonic() - began)))
+
+    async def _canary(self, broker: Broker, letters: list[Letter]) -> list[Letter]:
+        """Send the first that can be; the rest, once it has succeeded, else nothing."""
+        while letters:
+            first, *letters = letters
+            ready = await self._readable(broker, [first])
+            if ready:
+                break
+        else:
+            return []
+        await broker.send(ready)
+        self._result.sent, self._result.canary = 1, first.id
+        is_good = await self._outcome(first)
+        self._resolve([first])
+        if is_good:
+            return letters
+        became = "has not succeeded yet" if is_good is None else "failed again"
+        self._result.stopped = (
+            f"stopped after one: {first.id} (task {first.task_id}) {became}; "
+            f"{len(letters)} are left. Repair the cause, or call again with --canary 0s"
+        )
+        return []
+
+    async def _outcome(self, letter: Letter) -> bool | None:
+        """Whether the canary has succeeded, once that is known; None where it is not in time."""
+        until = time.monotonic() + self._patience
+        while time.monotonic() < until:
+            if self._is_taken_up(letter):
+                trail = self._get(f"/api/tasks/{quote(letter.task_id, safe='')}") or {}
+                if trail.get("state") in _ENDS:
+                    return _ENDS[trail["state"]]
+            await asyncio.sleep(POLL_SECONDS)
+        return None
+
+    def _is_taken_up(self, letter: Letter) -> bool:
+        """Whether the daemon has seen it sent: until then the task's state is that of its death."""
+        record = self._get(f"{PATH}/{letter.id}") or {}
+        return record.get("state") == "redriven"
+
+    async def _readable(self, broker: Broker, letters: Sequence[Letter]) -> list[tuple[Message, str]]:
+        """The messages that can be sent, with their marks; the others are counted by reason."""
+        places = [
+            Place(id=one.id, place=one.place, receipt=one.receipt, target=one.target, partition=one.partition)
+            for one in letters
+        ]
+        found = await broker.read(places)
+        ready = []
+        for letter in letters:
+            message = found.get(letter.id)
+            mark = redrive.mark(letter, mark_of(message.marked), self._arguments.limit) if message else GONE
+            if message is None or isinstance(mark, str):
+                self._result.refused[str(mark)] += 1
+            else:
+                ready.append((message, str(mark)))
+        return ready
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        """The records that are meant."""
+        for name in self._arguments.ids:
+            record = self._get(f"{PATH}/{quote(name, safe='')}")
+            if record is None:
+                raise TasktrailError(f"no dead letter {name} is remembered")
+            yield record
+        if not self._asked and self._arguments.ids:
+            return
+        if not self._asked:
+            raise TasktrailError("which? name ids, or a filter such as --fingerprint, --task or --state unresolved")
+        asked = {"state": "unresolved", **self._asked, "limit": str(AT_ONCE)}
+        while True:
+            page = self._get(f"{PATH}?{urlencode(asked)}") or {}
+            yield from page["dead_letters"]
+            if not page["next"]:
+                return
+            asked["after"] = page["next"]
+
+    def _resolve(self, letters: Sequence[Letter]) -> None:
+        """Tell the daemon. What it has forgotten meanwhile, or takes no verdict any more, is sent all the same."""
+        said = {"actor": self._arguments.actor, "reason": self._arguments.reason, "ticket": self._arguments.ticket}
+        ids = [letter.id for letter in letters]
+        parts = [ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE)]
+        while parts:
+            part = parts.pop()
+            try:
+                self._daemon.ask("POST", f"{PATH}/resolve", {**said, "ids": part, "state": "redriven"})
+            except client.RefusedError as error:
+                if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                    raise
+                if len(part) > 1:
+                    parts += [[name] for name in part]
+
+    def _get(self, path: str) -> Any:
+        """The answer; None where there is no such thing."""
+        try:
+            return self._daemon.ask("GET", path)
+        except client.RefusedError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+
+def _target(text: str) -> SourceUrl:
+    try:
+        url = parse_source(text, {}, options.secret)
+    except UrlError as error:
+        raise TasktrailError(f"--target: {error}") from error
+    if url.scheme not in ("kafka", "redis-stream"):
+        message = "only kafka:// and redis-stream:// are redriven on; the runbook says what to do by hand elsewhere"
+        raise TasktrailError(f"--target: {url.scheme}: {message}")
+    return url
+
+
+def _allowed(url: SourceUrl) -> Callable[[str], bool]:
+    return lambda name: any(fnmatchcase(name, glob) for glob in url.items)
+
+
+def _broker(url: SourceUrl) -> Broker:
+    if url.scheme == "kafka":
+        found = clients.kafka_options(url)
+        return KafkaRedrive(
+            lambda: kafka_client.build(found),
+            lambda name: kafka_client.producer(found, name),
+            lambda: kafka_client.admin(found),
+        )
+    address = clients.redis_address(url)
+    return RedisStreamRedrive(lambda: redis_wire.connect(address))

@@ -1,0 +1,219 @@
+"""`tasktrail dead-letters redrive` against a broker and a daemon that only exist here."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from collector.cli import client, redrive
+from collector.cli.main import main
+from collector.model.errors import SourceError
+from collector.model.redrive import Mark, mark_of
+from collector.redrive.message import GONE, Message
+
+RECORD = {
+    "at": 1.0, "state": "open", "is_virtual": False, "place": "pay-dlt/0", "origin": {"topic": "pay", "partition": 0},
+}  # fmt: skip
+
+
+class Daemon:
+    """Answers as the daemon does; `become` is what a redriven task becomes."""
+
+    def __init__(self, count: int, become: str = "succeeded") -> None:
+        self.records = {f"r{n}": {**RECORD, "id": f"r{n}", "task_id": f"t{n}", "receipt": str(n)} for n in range(count)}
+        self.become = become
+        self.verdicts = []
+        self.refuses = 0
+
+    def ask(self, method, path, body=None):
+        """One request."""
+        if method == "POST":
+            if self.refuses and len(body["ids"]) > 0:
+                raise client.RefusedError(self.refuses, "no")
+            self.verdicts.append(body)
+            for name in body["ids"]:
+                self.records[name]["state"] = "redriven"
+            return {}
+        if path.startswith("/api/tasks/"):
+            return {"state": self.become}
+        if "?" in path:
+            found = [one for one in self.records.values() if one["state"] == "open"]
+            start = int(path.partition("after=")[2] or 0)
+            following = start + 2 if start + 2 < len(found) else None
+            return {"dead_letters": found[start : start + 2], "next": following and str(following)}
+        found = self.records.get(path.rpartition("/")[2])
+        if found is None:
+            raise client.RefusedError(404, "none")
+        return found
+
+
+class Broker:
+    """Keeps what it is sent."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.before: set[str] = set()
+        self.marks: dict[str, str] = {}
+        self.gone: set[str] = set()
+        self.written: list[tuple[str, Mark]] = []
+        self.batches: list[int] = []
+        self.opened: bool | None = None
+        self.is_closed = False
+        self.fails = False
+        self.is_seen = True
+
+    async def open(self, *, writes):
+        """How it was opened."""
+        self.opened = writes
+
+    async def sent(self):
+        """What was sent before."""
+        return self.before
+
+    async def read(self, places):
+        """All that is not gone."""
+        return {
+            one.id: Message(at=one, marked=self.marks.get(one.id, ""), content=None)
+            for one in places
+            if one.id not in self.gone
+        }
+
+    async def send(self, messages):
+        """The daemon sees it at once."""
+        if self.fails:
+            raise SourceError("Kafka: gone")
+        listed = list(messages)
+        self.batches.append(len(listed))
+        for message, mark in listed:
+            self.written.append((message.at.id, mark_of(mark)))
+            if self.is_seen:
+                self.daemon.records[message.at.id]["state"] = "redriven"
+
+    async def close(self):
+        """At the end."""
+        self.is_closed = True
+
+
+@pytest.fixture
+def stage(monkeypatch):
+    """A daemon with five dead letters, a broker, and what calls the command."""
+    daemon = Daemon(5)
+    broker = Broker(daemon)
+    monkeypatch.setattr(client, "Client", lambda _arguments: daemon)
+    monkeypatch.setattr(redrive, "_broker", lambda _url: broker)
+    monkeypatch.setattr(redrive, "POLL_SECONDS", 0.001)
+
+    def call(*more: str) -> int:
+        words = ["--target", "kafka://h:9092/pay", "--reason", "fixed", "--actor", "ann", "--rate", "0"]
+        return main(["dead-letters", "redrive", *words, *more])
+
+    return daemon, broker, call
+
+
+def test_one_goes_ahead_and_the_rest_follows_its_success(stage, capsys):
+    """All are sent once, in the order in which they died, each with its mark; the ledger hears of each."""
+    daemon, broker, call = stage
+    assert call("--task", "x") == 0
+    assert broker.batches == [1, 4]
+    assert broker.written == [(f"r{n}", Mark(f"r{n}", 1, f"t{n}")) for n in range(5)]
+    assert Counter(name for one in daemon.verdicts for name in one["ids"]) == Counter(list(daemon.records))
+    assert {(one["actor"], one["reason"], one["state"]) for one in daemon.verdicts} == {("ann", "fixed", "redriven")}
+    assert (broker.opened, broker.is_closed) == (True, True)
+    assert capsys.readouterr().out == "5 were redriven\n"
+
+
+def test_a_canary_that_fails_again_keeps_the_rest_where_it_is(stage, capsys):
+    """The call says which one it was, and what is left."""
+    daemon, broker, call = stage
+    daemon.become = "dead_lettered"
+    assert call("--task", "x") == 1
+    assert broker.batches == [1]
+    assert "stopped after one: r0 (task t0) failed again; 4 are left" in capsys.readouterr().err
+
+
+def test_a_canary_of_which_nothing_is_seen_keeps_the_rest_where_it_is(stage, capsys):
+    """That the state of its task is still that of its death is no verdict on the redrive."""
+    _, broker, call = stage
+    broker.is_seen = False
+    assert call("--task", "x", "--canary", "20ms") == 1
+    assert broker.batches == [1]
+    assert "has not succeeded yet" in capsys.readouterr().err
+
+
+def test_a_dry_run_counts_what_would_be_sent_and_writes_nothing(stage, capsys):
+    """The guard and what is gone are in the count; the daemon hears of nothing."""
+    daemon, broker, call = stage
+    broker.marks["r1"], broker.gone, broker.before = str(Mark("old", 3, "t1")), {"r2"}, {"r3"}
+    assert call("--task", "x", "--dry-run") == 0
+    assert (broker.opened, broker.written, daemon.verdicts) == (False, [], [])
+    assert capsys.readouterr().out.splitlines() == [
+        "2 would be redriven",
+        "1 had been sent before, and are not sent again",
+        "1 not: it came back 3 times: repair it, or resolve it otherwise",
+        f"1 not: {GONE}",
+    ]
+    assert call("--task", "x", "--canary", "0s") == 1
+    assert [name for name, _ in broker.written] == ["r0", "r4"]
+
+
+def test_what_was_sent_before_is_told_and_not_sent_again(stage):
+    """A call that was killed between the broker and the daemon is finished by the next."""
+    daemon, broker, call = stage
+    broker.before = {"r0", "r1"}
+    assert call("--task", "x", "--canary", "0s") == 0
+    assert [name for name, _ in broker.written] == ["r2", "r3", "r4"]
+    assert Counter(name for one in daemon.verdicts for name in one["ids"]) == Counter(list(daemon.records))
+
+
+def test_ids_may_be_named(stage, capsys):
+    """Only these; one that is not there is an error, and so is naming nothing."""
+    _, broker, call = stage
+    assert call("r3", "--canary", "0s") == 0
+    assert [name for name, _ in broker.written] == ["r3"]
+    assert call("r9") == 2
+    assert call() == 2
+    assert "which? name ids, or a filter" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_daemon_that_takes_no_verdict_does_not_stop_it(stage, status):
+    """The messages are sent, and noted as sent."""
+    daemon, broker, call = stage
+    daemon.refuses = status
+    assert call("--task", "x", "--canary", "0s") == 0
+    assert len(broker.written) == 5
+
+
+def test_a_broker_that_fails_ends_the_call_with_a_sentence(stage, capsys):
+    """The same call can be made again."""
+    _, broker, call = stage
+    broker.fails = True
+    assert call("--task", "x") == 2
+    assert broker.is_closed
+    assert "Kafka: gone; the same command goes on from here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--target", "celery+redis://h/0"), "only kafka:// and redis-stream://"),
+        (("--target", "kafka://h"), "--target: "),
+        (("--canary", "soon"), "--canary soon: "),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(stage, capsys, more, said):
+    """Before anything is asked or sent."""
+    _, broker, call = stage
+    assert call("--task", "x", *more) == 2
+    assert said in capsys.readouterr().err
+    assert broker.opened is None
+
+
+def test_what_may_not_be_written_to_is_not(stage, capsys):
+    """Only the topics that the target names."""
+    daemon, broker, call = stage
+    daemon.records["r1"]["origin"] = {"topic": "other", "partition": 0}
+    assert call("--task", "x", "--canary", "0s") == 1
+    assert len(broker.written) == 4
+    assert "1 not: its origin other is not named in --target" in capsys.readouterr().out

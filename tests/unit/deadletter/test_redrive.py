@@ -1,0 +1,84 @@
+"""The plan of a redrive: what can go back, and why the rest cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.deadletter.redrive import LARGEST_BATCH, Letter, batches, mark, plan
+from collector.model.redrive import Mark
+
+KAFKA = {
+    "id": "k", "task_id": "t", "at": 1.0, "state": "open", "is_virtual": False, "place": "pay-dlt/0", "receipt": "7",
+    "origin": {"topic": "pay", "partition": 2},
+}  # fmt: skip
+STREAM = {
+    **KAFKA,
+    "id": "s",
+    "place": "pay:dead",
+    "receipt": "1795970270294-0",
+    "origin": {"topic": "pay", "id": "1-0"},
+}
+
+
+def anything(_name):
+    """All may be written to."""
+    return True
+
+
+def test_a_record_goes_back_to_where_its_headers_say():
+    """Of Kafka to its partition, of a stream to its stream."""
+    assert plan([KAFKA], "kafka", anything).letters == [
+        Letter(id="k", task_id="t", place="pay-dlt/0", receipt="7", target="pay", partition=2)
+    ]
+    assert plan([STREAM], "redis-stream", anything).letters == [
+        Letter(id="s", task_id="t", place="pay:dead", receipt="1795970270294-0", target="pay")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"state": "discarded"}, "it has been decided already"),
+        ({"state": "expired"}, "its place should have deleted it by now"),
+        ({"is_virtual": True}, "nothing keeps its message"),
+        ({"place": ""}, "where it lies is not known"),
+        ({"origin": {}}, "where it came from is not known"),
+        ({"origin": {"topic": "other"}}, "its origin other is not named in --target"),
+        ({"place": "jobs.XQ"}, "Dramatiq: send"),
+        ({"place": "rq:failed:work"}, "RQ: requeue"),
+        ({"place": "bull:mail:failed"}, "BullMQ: retry"),
+        ({"place": "dlx/orders.dead", "receipt": ""}, "RabbitMQ: move it back with a shovel"),
+        ({"place": "pay:dead", "receipt": "1-0"}, "it does not lie in a topic of Kafka"),
+    ],
+)
+def test_what_cannot_go_back_has_a_reason(change, why):
+    """With what to do by hand, where there is something."""
+    found = plan([{**KAFKA, **change}], "kafka", lambda name: name == "pay")
+    assert found.letters == []
+    ((said, count),) = found.refused.items()
+    assert (why in said, count) == (True, 1)
+
+
+def test_the_first_to_die_goes_first():
+    """However they were listed."""
+    records = [{**KAFKA, "id": str(n), "at": float(10 - n)} for n in range(3)]
+    assert [one.id for one in plan(records, "kafka", anything).letters] == ["2", "1", "0"]
+
+
+def test_a_message_that_keeps_coming_back_is_left():
+    """The guard counts by the message's own mark, whoever has forgotten the earlier rounds."""
+    letter = plan([KAFKA], "kafka", anything).letters[0]
+    assert mark(letter, None, 2) == Mark("k", 1, "t")
+    assert mark(letter, Mark("older", 1, "t"), 2) == Mark("k", 2, "t")
+    assert "came back 2 times" in mark(letter, Mark("older", 2, "t"), 2)
+
+
+@pytest.mark.parametrize(
+    ("rate", "size", "pause"), [(0.0, LARGEST_BATCH, 0.0), (10.0, 10, 1.0), (0.5, 1, 2.0), (1e6, 100, 1e-4)]
+)
+def test_a_rate_is_kept_over_batches(rate, size, pause):
+    """Each is sent before its pause, and all of them once."""
+    letters = [Letter(id=str(n), task_id="", place="", receipt="", target="") for n in range(2 * size)]
+    found = list(batches(letters, rate))
+    assert [one for part, _ in found for one in part] == letters
+    assert [(len(part), seconds) for part, seconds in found] == [(size, pytest.approx(pause))] * 2
