@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -34,6 +35,8 @@ FORGET_SECONDS = 7 * 86_400.0
 """A queue that no look has found for so long is forgotten."""
 RENEW_SECONDS = 86_400.0
 """A queue that is found is written down again so often."""
+BLIND_SECONDS = 3_600.0
+"""A single queue that is unknown holds up rules for so long at most: others than it are read by the same rules."""
 MOST_KNOWN = 10_000
 """Queues of one source that are remembered."""
 UP: Sample = ("tasktrail_probe_up", ())
@@ -135,6 +138,8 @@ class Probing(msgspec.Struct, kw_only=True):
     """A sample of a reading → the series that it feeds."""
     live: dict[Sample, None] = {}
     """Samples of the last look: their series have not ended."""
+    lost: dict[str, float] = {}
+    """Queues that are unknown, and since when."""
     says: str | None = None
 
     async def run(self) -> None:
@@ -156,19 +161,28 @@ class Probing(msgspec.Struct, kw_only=True):
             async with asyncio.timeout(LOOK_SECONDS):
                 reading = await self.probe.look(known, self.clock.now())
         except (SourceError, TimeoutError) as error:
-            await self.probe.close()
             is_refused = isinstance(error, SourceError) and not error.retryable
-            text = mask(str(error)) or f"no answer within {LOOK_SECONDS:.0f} s"
-            await self._say(Reading(), is_up=False)
-            # Where asking is not allowed there is nothing to wait for: rules are not held up by it.
-            self.unseen.queues[self.source] = frozenset() if is_refused else frozenset({""})
-            self._tell(f"lengths of queues are not known: {text}")
+            await self._lose(str(error) or f"no answer within {LOOK_SECONDS:.0f} s", is_refused=is_refused)
             return REFUSED_SECONDS if is_refused else self.every
-        self.inventory.note(reading.queues, self.clock.now())
+        except Exception as error:  # noqa: BLE001 a bug of ours, or odd keys: that one probe is down, the daemon is not
+            await self._lose(f"internal error: {error!r}\n{traceback.format_exc()}", is_refused=False)
+            return self.every
+        now = self.clock.now()
+        self.inventory.note(reading.queues, now)
         await self._say(reading, is_up=True)
-        self.unseen.queues[self.source] = frozenset(reading.unknown)
+        self.lost = {queue: self.lost.get(queue, now) for queue in reading.unknown}
+        self.unseen.queues[self.source] = frozenset(
+            queue for queue, since in self.lost.items() if now - since < BLIND_SECONDS
+        )
         self._tell(reading.says)
         return self.every
+
+    async def _lose(self, text: str, *, is_refused: bool) -> None:
+        """It could not be asked. Where that is not allowed there is nothing to wait for: it holds up no rule."""
+        await self.probe.close()
+        await self._say(Reading(), is_up=False)
+        self.unseen.queues[self.source] = frozenset() if is_refused else frozenset({""})
+        self._tell(f"lengths of queues are not known: {mask(text)}")
 
     def _tell(self, line: str) -> None:
         """Say a line for people when it changes."""

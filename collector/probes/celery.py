@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import PAUSE, PER_PAUSE, Asked, Finder, Steps, ask_each, chosen, texts, total
+from collector.probes.redis import PAUSE, PER_PAUSE, Asked, Finder, Steps, ask_each, chosen, decoded, texts, total
 
 PRIORITIES = ("", *(f"\x06\x16{step}" for step in range(1, 10)))
 """What a priority adds to the name of a queue's list; which steps there are is a setting of the application."""
@@ -35,14 +35,14 @@ Routes: TypeAlias = Mapping[tuple[str, str], str]
 
 
 class _Headers(msgspec.Struct):
-    eta: str | None = None
+    eta: Any = None
 
 
 class _Message(msgspec.Struct):
-    headers: _Headers = msgspec.field(default_factory=_Headers)
+    headers: _Headers | None = None
 
 
-_held = msgspec.json.Decoder(tuple[_Message, str, str])
+_held = msgspec.json.Decoder(tuple[_Message, str | None, str | None])
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -129,21 +129,19 @@ class CeleryQueues:
 
 def held(value: bytes) -> Held | None:
     """What a value of the hash `unacked` says; None where it is no message of Celery."""
-    try:
-        message, exchange, key = _held.decode(value)
-    except msgspec.DecodeError:
+    found = decoded(_held, value)
+    if found is None:
         return None
-    return Held(exchange or "", key or "", _due(message.headers.eta))
+    message, exchange, key = found
+    return Held(exchange or "", key or "", _due(message.headers.eta if message.headers else None))
 
 
-def _due(eta: str | None) -> float:
+def _due(eta: Any) -> float:
     try:
-        due = datetime.fromisoformat(eta) if eta else None
-    except ValueError:
+        due = datetime.fromisoformat(eta)
+        return (due if due.tzinfo else due.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
         return 0.0
-    if due is None:
-        return 0.0
-    return (due if due.tzinfo else due.replace(tzinfo=UTC)).timestamp()
 
 
 def is_work(queue: str) -> bool:

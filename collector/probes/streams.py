@@ -19,6 +19,8 @@ MOST_GROUPS = 20
 PENDING = 100
 """Pending entries of a group that are looked at, oldest first."""
 _EMPTY = b"0-0"
+_FIRST_TIME = 1e9
+"""Seconds; an id that is less was given by the sender, and is no time."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -141,7 +143,8 @@ def _waited(group: Group, first: Any, clock: float) -> float | None:
         return 0.0
     if not isinstance(first, list) or not first:
         return None
-    return max(0.0, clock - int(first[0][0].partition(b"-")[0]) / 1000)
+    at = int(first[0][0].partition(b"-")[0]) / 1000
+    return max(0.0, clock - at) if at >= _FIRST_TIME else None
 
 
 def _oldest(ages: Sequence[float | None], ready: int | None) -> float | None:

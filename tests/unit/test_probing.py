@@ -13,7 +13,7 @@ from collector.model.errors import SourceError
 from collector.model.labels import labels_of
 from collector.pipeline import Pipeline
 from collector.probes.reading import LAG, Reading
-from collector.probing import FORGET_SECONDS, REFUSED_SECONDS, Inventory, Probing
+from collector.probing import BLIND_SECONDS, FORGET_SECONDS, REFUSED_SECONDS, Inventory, Probing
 from collector.series.expose import families
 from collector.state.queues import Queues
 from collector.state.store import open_store
@@ -178,6 +178,35 @@ async def test_a_refusal_holds_up_no_rule():
     made.store.advance(T0)
     assert shown(made, "tasktrail_probe_up") == {"": 1}
     assert probing.says == ""
+
+
+async def test_a_bug_of_ours_ends_one_probe_and_not_the_daemon():
+    """What nobody expected is said with its place, counts as unknown, and is tried again."""
+    made, clock = pipeline(LONG), ManualClock(T0)
+    probe = Scripted(KeyError("odd"), {"a": 1})
+    probing = at_work(made, probe, clock)
+    assert await probing.look() == probing.every
+    assert "KeyError('odd')" in probing.says
+    assert "test_probing.py" in probing.says
+    assert (made.unseen.queues, probe.closed) == ({"s": frozenset({""})}, 1)
+    await probing.look()
+    made.store.advance(T0)
+    assert shown(made) == {"a": 1}
+
+
+async def test_one_queue_that_stays_unknown_does_not_hold_rules_for_ever():
+    """For an hour; when it was known again, the hour begins anew. A source that is down has no such end."""
+    made, clock = pipeline(LONG), ManualClock(T0)
+    odd: dict[str, int | None] = {"a": None, "b": 1}
+    probing = at_work(made, Scripted(odd, odd, odd, {"a": 1}, odd, SourceError("gone")), clock)
+    held = []
+    for _ in range(5):
+        await probing.look()
+        held.append(made.unseen.queues["s"])
+        clock.at += BLIND_SECONDS / 2
+    assert held == [{"a"}, {"a"}, set(), set(), {"a"}]
+    await probing.look()
+    assert made.unseen.queues["s"] == {""}
 
 
 async def test_celery_exporters_names_are_for_celery_and_for_what_waits():
