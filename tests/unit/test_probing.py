@@ -12,9 +12,10 @@ from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
 from collector.model.labels import labels_of
 from collector.pipeline import Pipeline
-from collector.probes.reading import LAG, Reading
+from collector.probes.reading import LAG, METRICS, Reading
 from collector.probing import BLIND_SECONDS, FORGET_SECONDS, REFUSED_SECONDS, Inventory, Probing
-from collector.series.expose import families
+from collector.series import celery
+from collector.series.expose import HELP, families
 from collector.state.queues import Queues
 from collector.state.store import open_store
 from collector.ticker import Target
@@ -220,6 +221,7 @@ async def test_celery_exporters_names_are_for_celery_and_for_what_waits():
     assert "celery_queue_length" not in {family.name for family in families(made.store)}
     made.store.hosts.is_exposed = True
     assert "celery_queue_length" in {family.name for family in families(made.store)}
+    assert METRICS | set(celery.PROBED.values()) <= HELP.keys()
     other = pipeline(LONG)
     await at_work(other, Scripted({"a": 7}), clock).look()
     assert shown(other, "celery_queue_length") == {}
