@@ -44,6 +44,9 @@ PER_STEP = 500
 """Samples that are put in one step of the loop."""
 
 
+_PROBED = METRICS | {*celery.PROBED.values()}
+
+
 class Selects(Protocol):
     """A selector of a rule."""
 
@@ -66,7 +69,7 @@ class Unseen:
 
     def hides(self, selector: Selects) -> bool:
         """Whether a selector can match a series that is unknown now."""
-        if not self.queues or (selector.name not in METRICS and selector.name not in celery.PROBED.values()):
+        if selector.name is not None and selector.name not in _PROBED:
             return False
         return any(_fits(selector, source, queue) for source, queues in self.queues.items() for queue in queues)
 
@@ -142,9 +145,11 @@ class Probing(msgspec.Struct, kw_only=True):
     """Queues that are unknown, and since when."""
     says: str | None = None
 
+    def __post_init__(self) -> None:
+        self.unseen.queues[self.source] = frozenset({""})
+
     async def run(self) -> None:
         """Look for ever."""
-        self.unseen.queues[self.source] = frozenset({""})
         try:
             while True:
                 began = self.clock.monotonic()
@@ -169,19 +174,20 @@ class Probing(msgspec.Struct, kw_only=True):
             return self.every
         now = self.clock.now()
         self.inventory.note(reading.queues, now)
-        await self._say(reading, is_up=True)
         self.lost = {queue: self.lost.get(queue, now) for queue in reading.unknown}
-        self.unseen.queues[self.source] = frozenset(
-            queue for queue, since in self.lost.items() if now - since < BLIND_SECONDS
-        )
+        unseen = frozenset(queue for queue, since in self.lost.items() if now - since < BLIND_SECONDS)
+        # Rules are evaluated between two steps: what ends is unknown before it does, what comes back is so until then.
+        self.unseen.queues[self.source] |= unseen
+        await self._say(reading, is_up=True)
+        self.unseen.queues[self.source] = unseen
         self._tell(reading.says)
         return self.every
 
     async def _lose(self, text: str, *, is_refused: bool) -> None:
         """It could not be asked. Where that is not allowed there is nothing to wait for: it holds up no rule."""
-        await self.probe.close()
-        await self._say(Reading(), is_up=False)
         self.unseen.queues[self.source] = frozenset() if is_refused else frozenset({""})
+        await self._say(Reading(), is_up=False)
+        await self.probe.close()
         self._tell(f"lengths of queues are not known: {mask(text)}")
 
     def _tell(self, line: str) -> None:

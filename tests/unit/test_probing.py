@@ -10,7 +10,7 @@ import pytest
 
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
-from collector.model.labels import labels_of
+from collector.model.labels import Labels, labels_of
 from collector.pipeline import Pipeline
 from collector.probes.reading import LAG, METRICS, Reading
 from collector.probing import BLIND_SECONDS, FORGET_SECONDS, REFUSED_SECONDS, Inventory, Probing
@@ -118,6 +118,25 @@ async def test_a_rule_does_not_resolve_on_what_cannot_be_asked():
     clock.at += 10
     await probing.look()
     assert turn(made, T0 + 20) == [("a", "resolved")]
+
+
+async def test_nothing_ends_before_it_is_said_to_be_unknown():
+    """Rules are evaluated between any two samples: none of them sees a queue that has ended and is believed."""
+    made, clock = pipeline(LONG), ManualClock(T0)
+    seen: list[frozenset[str]] = []
+    probing = at_work(made, Scripted({"a": 1}, {"a": None}, {"a": 2}, SourceError("gone"), {"a": 2}), clock)
+    put = probing.put
+
+    def spy(name: str, labels: Labels, at: float, value: float) -> None:
+        if name == "queue_length":
+            seen.append(made.unseen.queues["s"])
+        put(name, labels, at, value)
+
+    probing.put = spy
+    for _ in range(5):
+        await probing.look()
+    assert seen == [{""}, {"a"}, {"a"}, {""}, {""}]
+    assert made.unseen.queues["s"] == set()
 
 
 @pytest.mark.parametrize(
