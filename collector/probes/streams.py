@@ -35,7 +35,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Streams:
-    """`Kind`. `streams`: those that are named; `shown`: how a stream's queue is called, and "" for no queue."""
+    """`Kind`."""
 
     def __init__(
         self,
@@ -46,8 +46,9 @@ class Streams:
         delayed: str = "",
         is_emptied: bool = False,
     ) -> None:
-        """`finder`: finds streams where none is named. `delayed`: in a stream's name, what stands for its delayed set.
+        """`finder`: finds streams where none is named. `queue`: what a stream's queue is called, "" for none.
 
+        `delayed`: in a stream's name, what stands before its priority; there is a sorted set of delayed tasks for each.
         `is_emptied`: whether entries are deleted when they are done, so that the length less what is held waits.
         """
         self._streams = streams
