@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -34,11 +35,16 @@ FORGET_SECONDS = 7 * 86_400.0
 """A queue that no look has found for so long is forgotten."""
 RENEW_SECONDS = 86_400.0
 """A queue that is found is written down again so often."""
+BLIND_SECONDS = 3_600.0
+"""A single queue that is unknown holds up rules for so long at most: others than it are read by the same rules."""
 MOST_KNOWN = 10_000
 """Queues of one source that are remembered."""
 UP: Sample = ("tasktrail_probe_up", ())
 PER_STEP = 500
 """Samples that are put in one step of the loop."""
+
+
+_PROBED = METRICS | {*celery.PROBED.values()}
 
 
 class Selects(Protocol):
@@ -63,7 +69,7 @@ class Unseen:
 
     def hides(self, selector: Selects) -> bool:
         """Whether a selector can match a series that is unknown now."""
-        if not self.queues or (selector.name not in METRICS and selector.name not in celery.PROBED.values()):
+        if selector.name is not None and selector.name not in _PROBED:
             return False
         return any(_fits(selector, source, queue) for source, queues in self.queues.items() for queue in queues)
 
@@ -135,11 +141,15 @@ class Probing(msgspec.Struct, kw_only=True):
     """A sample of a reading → the series that it feeds."""
     live: dict[Sample, None] = {}
     """Samples of the last look: their series have not ended."""
+    lost: dict[str, float] = {}
+    """Queues that are unknown, and since when."""
     says: str | None = None
+
+    def __post_init__(self) -> None:
+        self.unseen.queues[self.source] = frozenset({""})
 
     async def run(self) -> None:
         """Look for ever."""
-        self.unseen.queues[self.source] = frozenset({""})
         try:
             while True:
                 began = self.clock.monotonic()
@@ -156,19 +166,29 @@ class Probing(msgspec.Struct, kw_only=True):
             async with asyncio.timeout(LOOK_SECONDS):
                 reading = await self.probe.look(known, self.clock.now())
         except (SourceError, TimeoutError) as error:
-            await self.probe.close()
             is_refused = isinstance(error, SourceError) and not error.retryable
-            text = mask(str(error)) or f"no answer within {LOOK_SECONDS:.0f} s"
-            await self._say(Reading(), is_up=False)
-            # Where asking is not allowed there is nothing to wait for: rules are not held up by it.
-            self.unseen.queues[self.source] = frozenset() if is_refused else frozenset({""})
-            self._tell(f"lengths of queues are not known: {text}")
+            await self._lose(str(error) or f"no answer within {LOOK_SECONDS:.0f} s", is_refused=is_refused)
             return REFUSED_SECONDS if is_refused else self.every
-        self.inventory.note(reading.queues, self.clock.now())
+        except Exception as error:  # noqa: BLE001 a bug of ours, or odd keys: that one probe is down, the daemon is not
+            await self._lose(f"internal error: {error!r}\n{traceback.format_exc()}", is_refused=False)
+            return self.every
+        now = self.clock.now()
+        self.inventory.note(reading.queues, now)
+        self.lost = {queue: self.lost.get(queue, now) for queue in reading.unknown}
+        unseen = frozenset(queue for queue, since in self.lost.items() if now - since < BLIND_SECONDS)
+        # Rules are evaluated between two steps: what ends is unknown before it does, what comes back is so until then.
+        self.unseen.queues[self.source] |= unseen
         await self._say(reading, is_up=True)
-        self.unseen.queues[self.source] = frozenset(reading.unknown)
+        self.unseen.queues[self.source] = unseen
         self._tell(reading.says)
         return self.every
+
+    async def _lose(self, text: str, *, is_refused: bool) -> None:
+        """It could not be asked. Where that is not allowed there is nothing to wait for: it holds up no rule."""
+        self.unseen.queues[self.source] = frozenset() if is_refused else frozenset({""})
+        await self._say(Reading(), is_up=False)
+        await self.probe.close()
+        self._tell(f"lengths of queues are not known: {mask(text)}")
 
     def _tell(self, line: str) -> None:
         """Say a line for people when it changes."""

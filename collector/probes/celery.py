@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import PAUSE, PER_PAUSE, Asked, Finder, Steps, ask_each, chosen, texts, total
+from collector.probes.redis import PAUSE, PER_PAUSE, Asked, Finder, Steps, ask_each, chosen, decoded, texts, total
 
 PRIORITIES = ("", *(f"\x06\x16{step}" for step in range(1, 10)))
 """What a priority adds to the name of a queue's list; which steps there are is a setting of the application."""
@@ -22,8 +22,10 @@ MOST_HELD = 20_000
 """Messages that workers hold, of which it is known whose they are; with more, nothing is said of any queue's."""
 MOST_NEW = 5_000
 """Messages that are read in one look."""
-_PAGE = 50
-"""Messages per question."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Bytes of messages that are read in one look."""
+LARGEST = 256 * 1024
+"""Bytes of a message; a larger one is not read, and then it is not known whose it is."""
 _BINDING = "_kombu.binding."
 _SEPARATOR = "\x06\x16"
 _NOT_WORK = ("celeryev", "celery.pidbox", "reply.celery.pidbox", "celery_delayed_")
@@ -35,14 +37,14 @@ Routes: TypeAlias = Mapping[tuple[str, str], str]
 
 
 class _Headers(msgspec.Struct):
-    eta: str | None = None
+    eta: Any = None
 
 
 class _Message(msgspec.Struct):
-    headers: _Headers = msgspec.field(default_factory=_Headers)
+    headers: _Headers | None = None
 
 
-_held = msgspec.json.Decoder(tuple[_Message, str, str])
+_held = msgspec.json.Decoder(tuple[_Message, str | None, str | None])
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -86,7 +88,9 @@ class CeleryQueues:
             unacked, scheduled = (counts[name, waits] if is_told else None for waits in (False, True))
             reading.depth(name, {"ready": total(row), "unacked": unacked, "scheduled": scheduled})
         if not is_told:
-            reading.says = f"workers hold more than {MOST_HELD} messages: whose they are is not known"
+            reading.says = (
+                "workers hold more, or larger, messages than are read in one look: whose they are is not known"
+            )
         return reading
 
     def _bindings(self, routes: dict[tuple[str, str], str]) -> Asked:
@@ -109,41 +113,39 @@ class CeleryQueues:
         is_whole = len(tags) <= MOST_HELD and all(isinstance(page, list) for page in pages)
         self._held = {tag: self._held[tag] for tag in tags if tag in self._held}
         new = [tag for tag in tags if tag not in self._held][:MOST_NEW]
-        asked = [
-            (p, mine[begin : begin + _PAGE])
-            for p in prefixes
-            for mine in [[tag for q, tag in new if q == p]]
-            for begin in range(0, len(mine), _PAGE)
-        ]
-        replies = yield from ask_each(asked, lambda page: [("HMGET", f"{page[0]}unacked", *page[1])])
-        for (prefix, page), (values,) in zip(asked, replies, strict=True):
-            yield PAUSE
-            for tag, value in zip(page, values if isinstance(values, list) else [], strict=False):
-                if value is not None:  # else it was acknowledged between the two questions
-                    self._held[prefix, tag] = held(value)
+        sizes = yield from ask_each(new, lambda tag: [("HSTRLEN", f"{tag[0]}unacked", tag[1])])
+        few, left = [], MOST_BYTES
+        for tag, (size,) in zip(new, sizes, strict=True):
+            if isinstance(size, int) and size <= min(LARGEST, left):
+                few.append(tag)
+                left -= size
+        values = yield from ask_each(few, lambda tag: [("HGET", f"{tag[0]}unacked", tag[1])])
+        for at, (tag, (value,)) in enumerate(zip(few, values, strict=True)):
+            if at % PER_PAUSE == 0:
+                yield PAUSE
+            if value is not None:  # else it was acknowledged between two questions
+                self._held[tag] = held(value)
         for one in self._held.values():
             if one is not None:
                 counts[one.queue(routes), one.due > now] += 1
-        return is_whole and len(new) < MOST_NEW
+        return is_whole and len(few) == len(new) < MOST_NEW
 
 
 def held(value: bytes) -> Held | None:
     """What a value of the hash `unacked` says; None where it is no message of Celery."""
-    try:
-        message, exchange, key = _held.decode(value)
-    except msgspec.DecodeError:
+    found = decoded(_held, value)
+    if found is None:
         return None
-    return Held(exchange or "", key or "", _due(message.headers.eta))
+    message, exchange, key = found
+    return Held(exchange or "", key or "", _due(message.headers.eta if message.headers else None))
 
 
-def _due(eta: str | None) -> float:
+def _due(eta: Any) -> float:
     try:
-        due = datetime.fromisoformat(eta) if eta else None
-    except ValueError:
+        due = datetime.fromisoformat(eta)
+        return (due if due.tzinfo else due.replace(tzinfo=UTC)).timestamp()
+    except (TypeError, ValueError, OverflowError):
         return 0.0
-    if due is None:
-        return 0.0
-    return (due if due.tzinfo else due.replace(tzinfo=UTC)).timestamp()
 
 
 def is_work(queue: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, decoded, number
 
 _MESSAGES = ".msgs"
 _DEAD, _DELAYED = ".XQ", ".DQ"
@@ -59,7 +59,7 @@ class DramatiqQueues:
         ]
         first = yield from ask_each(heads, lambda head: [("HGET", f"{p}:{head[0]}{_MESSAGES}", head[1])])
         put_off = yield from ask_each(small, lambda name: [("HVALS", f"{p}:{name}{_DELAYED}{_MESSAGES}")])
-        waits = {name: _message(value) for (name, _), (value,) in zip(heads, first, strict=True)}
+        waits = {name: decoded(_decoder, value) for (name, _), (value,) in zip(heads, first, strict=True)}
         retrying = {name: _retries(values) for name, (values,) in zip(small, put_off, strict=True)}
         reading = Reading()
         for at, (name, row) in enumerate(zip(names, rows, strict=True)):
@@ -69,7 +69,13 @@ class DramatiqQueues:
             unacked = None if ready is None or all_here is None else max(0, all_here - ready)
             again = retrying.get(name, 0)
             head = waits.get(name)
-            oldest = 0.0 if ready == 0 else now - head.message_timestamp / 1000 if head else None
+            oldest = (
+                0.0
+                if ready == 0
+                else now - head.message_timestamp / 1000
+                if head and head.message_timestamp > 0
+                else None
+            )
             delayed = None if later is None else max(0, later - again)
             lengths: dict[Any, int | None] = {"ready": ready, "unacked": unacked, "delayed": delayed}
             reading.depth(name, {**lengths, "retrying": again}, oldest=oldest)
@@ -85,13 +91,6 @@ class DramatiqQueues:
         return [name for name in names if not name.endswith(_DEAD)]
 
 
-def _message(value: Any) -> _Message | None:
-    try:
-        return _decoder.decode(value) if isinstance(value, bytes) else None
-    except msgspec.DecodeError:
-        return None
-
-
 def _retries(values: Any) -> int:
-    messages = map(_message, values if isinstance(values, list) else ())
+    messages = (decoded(_decoder, value) for value in (values if isinstance(values, list) else ()))
     return sum(message is not None and message.options.retries > 0 for message in messages)

@@ -34,6 +34,7 @@ MOST_GROUPS = 200
 AT_ONCE = 10
 """Questions that are under way together."""
 ANSWER_SECONDS = 20.0
+CLOSE_SECONDS = 2.0
 
 Offsets = dict[TopicPartition, int]
 
@@ -186,11 +187,10 @@ class LagProbe:
         admin, consumer, self._admin, self._consumer = self._admin, self._consumer, None, None
         self._peeker.forget()
         self._coordinators.clear()
-        if consumer is not None:
-            await self._clients.close(consumer)
-        if admin is not None:
-            closing = asyncio.ensure_future(admin.close())
-            await asyncio.wait([closing], timeout=ANSWER_SECONDS / 4)
+        closing = [self._clients.close(consumer)] if consumer is not None else []
+        closing += [admin.close()] if admin is not None else []
+        if closing:
+            await asyncio.wait([asyncio.ensure_future(one) for one in closing], timeout=CLOSE_SECONDS)
 
 
 def _behind(commits: Mapping[str, Offsets], begins: Offsets, ends: Offsets) -> list[tuple[TopicPartition, int]]:

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
 
 MOST_PLACES = 200
 """Places that are looked at in one go; the others with the next."""
@@ -84,12 +85,15 @@ class Peeker:
                 fetched = await consumer.getmany(*left, timeout_ms=_WAIT_MS, max_records=MOST_RECORDS)
                 for at, peek in list(left.items()):
                     records = [record for record in fetched.get(at, ()) if record.offset < ends[at]]
-                    if records and peek.first_at is None:
+                    if records and peek.first_at is None and records[0].timestamp > 0:
                         peek.first_at = records[0].timestamp / 1000
                     position = await consumer.position(at)
                     peek.records += len(records)
                     peek.until = min(ends[at], position)
                     if peek.until >= ends[at] or peek.records >= MOST_RECORDS:
                         del left[at]
+        except OffsetOutOfRangeError as error:  # what lay there was deleted meanwhile: the next look begins further on
+            for at in error.args[0]:
+                self.seen.pop((at, turn[at]), None)
         finally:
             consumer.unsubscribe()

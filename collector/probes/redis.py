@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
 
 from collector.model.errors import SourceError
 from collector.probes.reading import Reading
@@ -26,6 +28,8 @@ MOST_QUEUES = 10_000
 
 _ODD = ("WRONGTYPE", "ERR no such key", "NOGROUP")
 """How errors begin that say something of a key, and nothing of the server."""
+
+T = TypeVar("T")
 
 Command: TypeAlias = Sequence[str | bytes]
 Steps: TypeAlias = Generator[Sequence[Command], list[Any], Reading]
@@ -145,6 +149,14 @@ def ask_each(names: Sequence[Any], questions: Callable[[Any], Sequence[Command]]
         replies = yield [command for name in names[begin : begin + per_trip] for command in questions(name)]
         rows += (replies[at : at + width] for at in range(0, len(replies), width))
     return rows
+
+
+def decoded(decoder: msgspec.json.Decoder[T], value: Any) -> T | None:
+    """A value that holds JSON; None where it is not there, or is something else."""
+    try:
+        return decoder.decode(value) if isinstance(value, bytes) else None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
 
 
 def number(reply: Any) -> int | None:

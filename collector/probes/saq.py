@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from collector.probes.reading import Reading
-from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, number
+from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, decoded, number
 
 _INCOMPLETE = ":incomplete"
 
@@ -62,8 +62,5 @@ class SaqQueues:
 
 def _queued(value: Any) -> float | None:
     """Unix seconds."""
-    try:
-        job = _decoder.decode(value) if isinstance(value, bytes) else None
-    except msgspec.DecodeError:
-        return None
+    job = decoded(_decoder, value)
     return job.queued / 1000 if job is not None and job.queued else None

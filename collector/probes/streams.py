@@ -19,6 +19,8 @@ MOST_GROUPS = 20
 PENDING = 100
 """Pending entries of a group that are looked at, oldest first."""
 _EMPTY = b"0-0"
+_FIRST_TIME = 1e9
+"""Seconds; an id that is less was given by the sender, and is no time."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -33,7 +35,7 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Streams:
-    """`Kind`. `streams`: those that are named; `shown`: how a stream's queue is called, and "" for no queue."""
+    """`Kind`."""
 
     def __init__(
         self,
@@ -44,8 +46,9 @@ class Streams:
         delayed: str = "",
         is_emptied: bool = False,
     ) -> None:
-        """`finder`: finds streams where none is named. `delayed`: in a stream's name, what stands for its delayed set.
+        """`finder`: finds streams where none is named. `queue`: what a stream's queue is called, "" for none.
 
+        `delayed`: in a stream's name, what stands before its priority; there is a sorted set of delayed tasks for each.
         `is_emptied`: whether entries are deleted when they are done, so that the length less what is held waits.
         """
         self._streams = streams
@@ -141,7 +144,8 @@ def _waited(group: Group, first: Any, clock: float) -> float | None:
         return 0.0
     if not isinstance(first, list) or not first:
         return None
-    return max(0.0, clock - int(first[0][0].partition(b"-")[0]) / 1000)
+    at = int(first[0][0].partition(b"-")[0]) / 1000
+    return max(0.0, clock - at) if at >= _FIRST_TIME else None
 
 
 def _oldest(ages: Sequence[float | None], ready: int | None) -> float | None:

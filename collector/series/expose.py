@@ -14,6 +14,20 @@ from collector.series.catalogue import Family, Metric
 from collector.series.store import Store
 from collector.series.window import NEVER, SECOND, Array
 
+HELP: dict[str, str] = {
+    "queue_length": "Items of a queue by state, as its broker says.",
+    "queue_oldest_age_seconds": "How long the item that waits longest has waited.",
+    "queue_consumers": "Who consumes a queue.",
+    "consumer_lag": "Records that a group has before it.",
+    "consumer_lag_seconds": "Age of the first record that a group has before it.",
+    "consumer_lag_verdicts": "Partitions in which a group stopped, stalls or was put back.",
+    "consumer_pending_idle_seconds": "The longest silence of a consumer that holds entries.",
+    "consumer_pending_deliveries": "How often one of the oldest pending entries was delivered.",
+    "tasktrail_probe_up": "1 while a source's queues can be asked for.",
+    **dict.fromkeys(celery.PROBED.values(), "The same by the name that celery-exporter has for it."),
+}
+"""What is sampled by probes."""
+
 
 class Exposed(msgspec.Struct, frozen=True, kw_only=True):
     """One metric family with its present values; everything is parallel to `labels`."""
@@ -58,7 +72,7 @@ def _numbers(store: Store, name: str, metric: Metric | None) -> Exposed:
     return Exposed(
         name=name,
         type=metric.type if metric else "gauge",
-        help=metric.help if metric else "",
+        help=metric.help if metric else HELP.get(name, ""),
         labels=labels,
         born_at=np.concatenate(births),
         values=np.concatenate(values),

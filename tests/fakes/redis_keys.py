@@ -9,7 +9,21 @@ from typing import Any
 from collector.model.errors import SourceError
 
 READS = {
-    *("CLIENT", "EXISTS", "GET", "HEXISTS", "HGET", "HLEN", "HMGET", "HVALS", "LINDEX", "LLEN", "SCAN", "SMEMBERS"),
+    *(
+        "CLIENT",
+        "EXISTS",
+        "GET",
+        "HEXISTS",
+        "HGET",
+        "HLEN",
+        "HMGET",
+        "HSTRLEN",
+        "HVALS",
+        "LINDEX",
+        "LLEN",
+        "SCAN",
+        "SMEMBERS",
+    ),
     *("TIME", "XINFO", "XLEN", "XPENDING", "XRANGE", "ZCARD", "ZCOUNT", "ZRANGE"),
 }
 
@@ -112,6 +126,9 @@ class RedisKeys:
 
     def _hget(self, value: Any, field: str) -> Any:
         return raw((value or {}).get(field))
+
+    def _hstrlen(self, value: Any, field: str) -> int:
+        return len((value or {}).get(field, ""))
 
     def _hmget(self, value: Any, *fields: str) -> list[Any]:
         return [raw((value or {}).get(field)) for field in fields]

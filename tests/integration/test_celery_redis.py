@@ -30,7 +30,7 @@ from tests.integration.live import Daemon
 pytestmark = pytest.mark.redis
 
 READING = {"AUTH", "CLIENT", "SELECT", "PSUBSCRIBE", "PING", "SCAN", "SMEMBERS", "LRANGE", "HSCAN", "MGET", "EXISTS"}
-READING |= {"LLEN", "ZRANGE", "HMGET"}  # the probe
+READING |= {"LLEN", "ZRANGE", "HGET", "HSTRLEN"}  # the probe
 ENDS = {"succeeded": "succeeded", "raised": "failed"}
 
 

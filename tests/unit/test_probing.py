@@ -10,11 +10,12 @@ import pytest
 
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
-from collector.model.labels import labels_of
+from collector.model.labels import Labels, labels_of
 from collector.pipeline import Pipeline
-from collector.probes.reading import LAG, Reading
-from collector.probing import FORGET_SECONDS, REFUSED_SECONDS, Inventory, Probing
-from collector.series.expose import families
+from collector.probes.reading import LAG, METRICS, Reading
+from collector.probing import BLIND_SECONDS, FORGET_SECONDS, REFUSED_SECONDS, Inventory, Probing
+from collector.series import celery
+from collector.series.expose import HELP, families
 from collector.state.queues import Queues
 from collector.state.store import open_store
 from collector.ticker import Target
@@ -119,6 +120,25 @@ async def test_a_rule_does_not_resolve_on_what_cannot_be_asked():
     assert turn(made, T0 + 20) == [("a", "resolved")]
 
 
+async def test_nothing_ends_before_it_is_said_to_be_unknown():
+    """Rules are evaluated between any two samples: none of them sees a queue that has ended and is believed."""
+    made, clock = pipeline(LONG), ManualClock(T0)
+    seen: list[frozenset[str]] = []
+    probing = at_work(made, Scripted({"a": 1}, {"a": None}, {"a": 2}, SourceError("gone"), {"a": 2}), clock)
+    put = probing.put
+
+    def spy(name: str, labels: Labels, at: float, value: float) -> None:
+        if name == "queue_length":
+            seen.append(made.unseen.queues["s"])
+        put(name, labels, at, value)
+
+    probing.put = spy
+    for _ in range(5):
+        await probing.look()
+    assert seen == [{""}, {"a"}, {"a"}, {""}, {""}]
+    assert made.unseen.queues["s"] == set()
+
+
 @pytest.mark.parametrize(
     ("expression", "is_blind"),
     [
@@ -180,6 +200,35 @@ async def test_a_refusal_holds_up_no_rule():
     assert probing.says == ""
 
 
+async def test_a_bug_of_ours_ends_one_probe_and_not_the_daemon():
+    """What nobody expected is said with its place, counts as unknown, and is tried again."""
+    made, clock = pipeline(LONG), ManualClock(T0)
+    probe = Scripted(KeyError("odd"), {"a": 1})
+    probing = at_work(made, probe, clock)
+    assert await probing.look() == probing.every
+    assert "KeyError('odd')" in probing.says
+    assert "test_probing.py" in probing.says
+    assert (made.unseen.queues, probe.closed) == ({"s": frozenset({""})}, 1)
+    await probing.look()
+    made.store.advance(T0)
+    assert shown(made) == {"a": 1}
+
+
+async def test_one_queue_that_stays_unknown_does_not_hold_rules_for_ever():
+    """For an hour; when it was known again, the hour begins anew. A source that is down has no such end."""
+    made, clock = pipeline(LONG), ManualClock(T0)
+    odd: dict[str, int | None] = {"a": None, "b": 1}
+    probing = at_work(made, Scripted(odd, odd, odd, {"a": 1}, odd, SourceError("gone")), clock)
+    held = []
+    for _ in range(5):
+        await probing.look()
+        held.append(made.unseen.queues["s"])
+        clock.at += BLIND_SECONDS / 2
+    assert held == [{"a"}, {"a"}, set(), set(), {"a"}]
+    await probing.look()
+    assert made.unseen.queues["s"] == {""}
+
+
 async def test_celery_exporters_names_are_for_celery_and_for_what_waits():
     """`celery_queue_length` is the ready ones by `queue_name`; on /metrics only where that is asked for."""
     made, clock = pipeline(LONG), ManualClock(T0)
@@ -191,6 +240,7 @@ async def test_celery_exporters_names_are_for_celery_and_for_what_waits():
     assert "celery_queue_length" not in {family.name for family in families(made.store)}
     made.store.hosts.is_exposed = True
     assert "celery_queue_length" in {family.name for family in families(made.store)}
+    assert METRICS | set(celery.PROBED.values()) <= HELP.keys()
     other = pipeline(LONG)
     await at_work(other, Scripted({"a": 7}), clock).look()
     assert shown(other, "celery_queue_length") == {}

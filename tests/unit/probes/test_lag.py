@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector.probes.lag import FIRST, SHORTEST, Place, Verdict, seen, verdict, waiting
@@ -88,7 +88,7 @@ def test_a_commit_of_another_log_says_nothing(steps):
     st.booleans(),
     st.sampled_from([1.0, 10.0, 600.0]),
 )
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_nothing_is_said_of_a_group_that_goes_on(moves, has_members, every):
     """Whatever comes and however much of it waits: who commits something new at each look neither stops nor stalls."""
     committed, end, steps = 0, 5, []

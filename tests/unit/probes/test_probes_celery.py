@@ -73,7 +73,10 @@ async def test_a_held_message_is_read_once():
     server.keys |= holding({str(tag): held("tasks", "mail") for tag in range(119, 122)})
     server.asked.clear()
     assert lengths(await look(kind, server))["mail"]["unacked"] == 3
-    assert [words for words in server.asked if words[0] == "HMGET"] == [("HMGET", "unacked", "120", "121")]
+    assert [words for words in server.asked if words[0] == "HGET"] == [
+        ("HGET", "unacked", "120"),
+        ("HGET", "unacked", "121"),
+    ]
 
 
 async def test_what_workers_hold_is_unknown_rather_than_wrong(monkeypatch):
@@ -83,9 +86,24 @@ async def test_what_workers_hold_is_unknown_rather_than_wrong(monkeypatch):
     reading = await look(CeleryQueues(), server)
     assert lengths(reading) == {"mail": {"ready": 0}}
     assert reading.unknown == {"mail"}
-    assert "hold more than 3" in reading.says
+    assert "whose they are is not known" in reading.says
     server.keys |= holding({"1": "[]", "2": "no JSON", "3": held("tasks", "mail")})
     assert lengths(await look(CeleryQueues(), server))["mail"]["unacked"] == 1
+
+
+async def test_large_messages_are_not_read(monkeypatch):
+    """One that is too large is nobody's, and then no queue's number is known; many are read over several looks."""
+    monkeypatch.setattr(celery, "LARGEST", 200)
+    large = held("tasks", "mail").replace("e30=", "x" * 200)
+    server = RedisKeys({**bound("mail"), **holding({"1": held("tasks", "mail"), "2": large})})
+    assert lengths(await look(CeleryQueues(), server)) == {"mail": {"ready": 0}}
+    assert ("HGET", "unacked", "2") not in server.asked
+    monkeypatch.setattr(celery, "MOST_BYTES", 500)
+    server.keys |= holding({str(tag): held("tasks", "mail") for tag in range(8)})
+    kind = CeleryQueues()
+    seen = [lengths(await look(kind, server))["mail"].get("unacked") for _ in range(4)]
+    assert seen[0] is None
+    assert seen[-1] == 8
 
 
 async def test_prefixes_stand_before_keys_and_not_in_names():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable
 
 import msgspec
@@ -157,3 +159,31 @@ def test_there_is_a_bound_to_what_is_found():
     with pytest.raises(StopIteration):
         steps.send([[b"0", [b"%d" % number for number in range(MOST_QUEUES + 5)]]])
     assert len(finder.found) == MOST_QUEUES
+
+
+TEXTS = ("", "q0", "rq:queue:q0", "{}", "[1]", "null", '{"headers": 3}', "\x00", '{"message_timestamp": 1e999}')
+JUNK: tuple[Callable[[random.Random], object], ...] = (
+    lambda dice: dice.choices(TEXTS, k=3),
+    lambda dice: {text: dice.choice(TEXTS) for text in dice.choices((*TEXTS, "queues", "opts.maxLenEvents"), k=3)},
+    lambda dice: set(dice.choices(TEXTS, k=3)),
+    lambda dice: Ranked({text: dice.choice((-1.0, 0.0, 1e12, 1e300, math.inf)) for text in dice.choices(TEXTS, k=3)}),
+    lambda dice: dice.choice((b"", b"\xff\xfe", b"[" * 5_000, b'{"queued": "soon"}', b'{"queued": 1e999}')),
+    lambda dice: Stream([{**GROUP, "lag": dice.choice((None, 0, 5))}], dice.choices(("1-1", "1750000000000-0"), k=2)),
+)
+SUFFIXES = ("", ".msgs", ".DQ.msgs", ":wait", ":meta", ":active", ":queued", ":incomplete", ":stats", ":queues:normal")
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_keys_of_any_type_and_content_break_nothing(name):
+    """Others may keep what they want under a framework's names: a length is told, or it is not; no look fails."""
+    dice = random.Random(name)
+    for _ in range(100):
+        kind, server = built(name, 2)
+        places = [*server.keys, "unacked", "unacked_index", "rq:workers", "j", "saq:job:q0:j"]
+        places += [base + end for base in ("dramatiq:q0", "bull:q0", "saq:q0", "streaq:q0", "q0") for end in SUFFIXES]
+        for place in dice.sample(places, 6):
+            server.keys[place] = dice.choice(JUNK)(dice)
+        probe = RedisProbe(kind, server.connect)
+        for now in (NOW, NOW + 100):
+            reading = await probe.look(["q0", "q1", "rq:queue:q0"], now)
+            assert all(value >= 0 for value in reading.samples.values())

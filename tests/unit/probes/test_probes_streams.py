@@ -61,6 +61,13 @@ async def test_a_group_that_was_given_nothing_has_all_before_it():
     assert values(reading, OLDEST) == {"jobs": pytest.approx(9)}
 
 
+async def test_ids_that_senders_made_up_are_no_times():
+    """How old such an entry is cannot be told; how many wait can."""
+    reading = await look(Streams(["jobs"]), RedisKeys({"jobs": Stream([group(lag=1)], ["7-1"])}))
+    assert lengths(reading) == {"jobs": {"ready": 1, "unacked": 0}}
+    assert values(reading, OLDEST) == values(reading, LAG_SECONDS) == {}
+
+
 async def test_a_stream_that_no_group_reads_has_no_depth():
     """Nobody will take its entries out, so that nothing waits; the same for a stream that is not there."""
     reading = await look(Streams(["log", "gone"]), RedisKeys({"log": Stream([], [entry(9)])}))
