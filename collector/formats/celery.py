@@ -26,7 +26,7 @@ from collector.formats.celery_messages import (
     traced,
     waiting,
 )
-from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, is_mine, runs, told
+from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
 from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -86,6 +86,8 @@ class _Celery:
     def __init__(self) -> None:
         self._memory = Memory()
         self._out = Decoded([], [], [], channels=[])
+        self._is_doubled = False
+        """Whether each event may come twice, over two channels."""
         self._readers: dict[str, Callable[[int, Mapping[str, Any], bytes, float], None]] = {
             "redis-pubsub": self._published,
             "redis-key": self._key,
@@ -102,12 +104,15 @@ class _Celery:
                 Reject(index, "foreign", "not tapped from Celery's broker") for index in range(len(batch.bodies))
             ]
         elif batch.tap == "redis-pubsub":
-            for is_events, start, end in runs(abouts):
+            places = distinct(abouts)
+            self._is_doubled = self._is_doubled or any(map(is_double, places.values()))
+            for is_events, start, end in runs(abouts, places):
                 if not (is_events and self._all_regular(batch.bodies, start, end)):
                     self._each(batch, abouts, start, end)
         else:
             self._each(batch, abouts, 0, len(batch.bodies))
         completed(out.events, self._memory)
+        self._memory.turn()
         if not any(out.channels or ()):
             out.channels = None
         return out
@@ -135,40 +140,41 @@ class _Celery:
             if max(map(len, part)) > LONGEST_BODY:
                 return False
             envelopes = list(map(_regular, part))
-            events = list(map(_told, [envelope.body for envelope in envelopes]))
+            listed = list(map(_told, [envelope.body for envelope in envelopes]))
         except _BAD:
             return False
-        if not self._memory.tags.add([envelope.properties.delivery_tag for envelope in envelopes]):
+        if self._is_doubled and not self._memory.tags.add([one.properties.delivery_tag for one in envelopes]):
             return False
-        self._finish(events, start)
+        before = len(self._out.events)
+        self._finish(listed, start)
+        self._out.channels.extend([EVENTS] * (len(self._out.events) - before))  # type: ignore[union-attr]  # it is ours
         return True
 
     def _finish(self, listed: list[list[Told] | Told], start: int) -> None:
         """The loop over regular events: what has nothing to be finished costs two look-ups."""
-        out, memory, finish = self._out, self._memory, FINISH
-        events, sources = out.events, out.sources
-        assert sources is not None and out.channels is not None  # noqa: S101, PT018 it is ours
-        before = len(events)
+        out, memory, entry_of = self._out, self._memory, FINISH.get
+        keep, note = out.events.append, out.sources.append  # type: ignore[union-attr]  # it is ours
         for index, item in enumerate(listed, start):
-            several: list[Told] = item if item.__class__ is list else [item]  # type: ignore[list-item]
-            for event in several:
-                entry = finish.get(event.kind)
-                if entry is not None and entry[1] is None and event.task_id:
-                    event.kind = entry[0]
-                    events.append(event)
-                    sources.append(index)
+            for event in item if isinstance(item, list) else (item,):
+                entry = entry_of(event.kind)
+                if entry is None:
+                    out.ignored += 1
+                    continue
+                event.kind, finish = entry
+                if finish is None and event.task_id:
+                    keep(event)
+                    note(index)
                     continue
                 try:
-                    found = finished(event, memory)
+                    found = finished(event, finish, memory)
                 except MalformedError as error:
                     out.rejects.append(Reject(index, error.reason, error.detail))
                     continue
                 if found is None:
                     out.ignored += 1
                 else:
-                    events.append(found)
-                    sources.append(index)
-        out.channels.extend([EVENTS] * (len(events) - before))
+                    keep(found)
+                    note(index)
 
     def _keep(self, index: int, event: Event | None, channel: str) -> None:
         out = self._out
@@ -210,12 +216,16 @@ class _Celery:
             wires = _many(content) if content[:1] == b"[" else [_one(content)]
         except _BAD as error:
             wires = self._piecemeal(index, content, error)
-        if tag is not None and not self._memory.tags.add([str(tag)]):
+        if self._is_doubled and tag is not None and not self._memory.tags.add([str(tag)]):
             self._out.ignored += len(wires)  # the same publication, on another channel
             return
         for wire in wires:
+            event: Event | None = None
             try:
-                event = finished(wire.told(), self._memory) if wire.type in FINISH else None
+                if (entry := FINISH.get(wire.type)) is not None:
+                    said = wire.told()
+                    said.kind, finish = entry
+                    event = finished(said, finish, self._memory)
             except MalformedError as error:
                 self._out.rejects.append(Reject(index, error.reason, error.detail))
                 continue

@@ -41,10 +41,13 @@ class Recent(Generic[V]):
 
     def put(self, key: str, value: V) -> None:
         """Remember a thing."""
-        young = self.young
-        young[key] = value
-        if len(young) >= self._limit:
-            self._older, self.young = young, {}
+        self.young[key] = value
+        self.turn()
+
+    def turn(self) -> None:
+        """Let the older half go where the younger is full: once per batch for who writes into `young` by himself."""
+        if len(self.young) >= self._limit:
+            self._older, self.young = self.young, {}
 
     def get(self, key: str) -> V | None:
         """The thing, where it is remembered."""
@@ -104,16 +107,18 @@ class Memory:
         self.tags = Tags(MESSAGES)
         """Delivery tags that have been read: Sentinel's compatibility mode publishes everything twice."""
         self._names: dict[tuple[str | None, str | None], tuple[str | None, str | None]] = {}
+        """One object per pair of names."""
 
     def name(self, task_id: str, task: str | None, queue: str | None) -> None:
-        """Remember what a task and its queue are called: one object per pair of names."""
+        """Remember what a task and its queue are called, until `turn` as long as there is room."""
         key = (task, queue)
-        names = self._names.get(key)
-        if names is None:
-            if len(self._names) >= MESSAGES:
-                self._names.clear()
-            names = self._names[key] = key
-        self.sent.put(task_id, names)
+        self.sent.young[task_id] = self._names.get(key) or self._names.setdefault(key, key)
+
+    def turn(self) -> None:
+        """Let the oldest go: once per batch."""
+        self.sent.turn()
+        if len(self._names) >= MESSAGES:
+            self._names.clear()
 
 
 class Told(Event, gc=False, kw_only=True, omit_defaults=True):
@@ -242,32 +247,28 @@ def _sent(event: Told, memory: Memory) -> Event | None:
         return None
     memory.name(task_id, event.task, event.queue)
     event.caller, event.worker = event.worker, None
-    return _placed(event, task_id)
-
-
-def _placed(event: Told, task_id: str) -> Event:
-    """A fact with its times as numbers; a retry, and a task that was replaced, name themselves as their parent."""
     if event.root_id == task_id:
         event.root_id = None
-    if event.parent_id == task_id:
-        event.parent_id = None
-    if event.eta is not None:
-        event.eta = moment(event.eta)
-    if event.expires is not None:
-        event.expires = moment(event.expires)
+    if event.eta is not None or event.expires is not None:
+        event.eta, event.expires = moment(event.eta), moment(event.expires)
     return event
 
 
 def _received(event: Told, memory: Memory) -> Event:
     task_id = event.task_id
-    names = memory.sent.get(task_id)
+    names = memory.sent.young.get(task_id) or memory.sent.get(task_id)
     if names is not None:
         event.task, event.queue = names  # what the worker calls it may be a shadow
+    if event.root_id == task_id:
+        event.root_id = None
+    if event.parent_id == task_id:  # a retry, and a task that was replaced, name themselves as their parent
+        event.parent_id = None
+    if event.eta is not None or event.expires is not None:
+        event.eta, event.expires = moment(event.eta), moment(event.expires)
     if event.retries:
         event.attempt = attempt_of(event.retries)
-    _placed(event, task_id)
-    if event.eta is not None and event.retries and memory.due.get(task_id) is None:
-        memory.due.put(task_id, event.eta)
+        if event.eta is not None and memory.due.get(task_id) is None:
+            memory.due.put(task_id, event.eta)
     return event
 
 
@@ -331,12 +332,8 @@ FINISH: dict[str, tuple[Kind, Finish | None]] = {
 """By the type of the event: its kind, and what there is to do beside; every other type is the user's own."""
 
 
-def finished(event: Told, memory: Memory) -> Event | None:
-    """What an event tells; None for what is no lifecycle fact. Raises MalformedError."""
-    entry = FINISH.get(event.kind)
-    if entry is None:
-        return None
-    event.kind, finish = entry
+def finished(event: Told, finish: Finish | None, memory: Memory) -> Event | None:
+    """What an event tells whose kind is ours already; None for what is no lifecycle fact. Raises MalformedError."""
     if not event.task_id and finish is not _of_worker:
         raise MalformedError("missing_id", "there is no task id")
     return event if finish is None else finish(event, memory)

@@ -62,9 +62,20 @@ _MINE: dict[str, Callable[[Mapping[str, Any], bytes], bool]] = {
 }
 
 
-def runs(abouts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[bool, int, int]]:
-    """Runs of published messages on events' channels, and of others: from where to where."""
-    places = {id(about): about for about in abouts}  # most messages share the description of their channel
+def distinct(abouts: Sequence[Mapping[str, Any]]) -> Mapping[int, Mapping[str, Any]]:
+    """The descriptions of a batch by their identity: most messages share that of their channel."""
+    return dict(zip(map(id, abouts), abouts, strict=True))
+
+
+def is_double(about: Mapping[str, Any]) -> bool:
+    """Whether it is the second channel of all events, as Sentinel's compatibility mode has it: unformatted."""
+    return "{db}" in told(about, "channel")
+
+
+def runs(
+    abouts: Sequence[Mapping[str, Any]], places: Mapping[int, Mapping[str, Any]]
+) -> Iterator[tuple[bool, int, int]]:
+    """Runs of published messages on events' channels, and of others: from where to where. `places`: the distinct."""
     kinds = {key: _OTHERS.search(told(about, "channel")) is None for key, about in places.items()}
     if all(kinds.values()):
         yield True, 0, len(abouts)

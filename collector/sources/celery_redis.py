@@ -9,7 +9,8 @@ events on, which is published only where the configuration asks for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -108,6 +109,17 @@ class CeleryRedisSource:
             subscription.close()
 
 
+class _Places(dict[tuple[bytes, bytes], Mapping[str, Any]]):
+    """Messages' places, as a capture has them, by pattern and channel; those of single tasks are not kept."""
+
+    def __missing__(self, key: tuple[bytes, bytes]) -> Mapping[str, Any]:
+        pattern, channel = key
+        made = {"channel": channel.decode("utf-8", "replace"), "pattern": pattern.decode("utf-8", "replace")}
+        if len(self) < _CHANNELS and _RESULT not in channel:
+            self[key] = made
+        return made
+
+
 class _Listener:
     """One connection's life."""
 
@@ -124,7 +136,7 @@ class _Listener:
             options.name, options.address.database, options.prefix, options.queues, connection, self._hand_over, clock
         )
         self._turn = asyncio.Lock()
-        self._about: dict[tuple[bytes, bytes], Mapping[str, Any]] = {}
+        self._places = _Places()
         self._read = 0
         self._detail = ""
         heard_at: float | None = past.heard_at
@@ -171,17 +183,17 @@ class _Listener:
         left = len(messages.bodies)
         for whole in messages.parts(_CHUNK):
             left -= len(whole.bodies)
-            part = await self._of_our_database(whole)
-            about = list(map(self._described, part.patterns, part.channels))
-            self._workers.hear(part, self._clock.now())
+            channels = Counter(whole.channels)
+            part = await self._of_our_database(whole, channels)
+            about = list(map(self._places.__getitem__, zip(part.patterns, part.channels, strict=True)))
+            self._workers.hear(part, channels, self._clock.now())
             await self._hand_over(self._batch(part.bodies, about, is_head=not left and subscription.is_empty))
-            await asyncio.sleep(0)
 
-    async def _of_our_database(self, part: Messages) -> Messages:
+    async def _of_our_database(self, part: Messages, channels: Iterable[bytes]) -> Messages:
         """Without results of other databases: their channels have no number, so their keys are looked for in ours."""
-        told = [index for index, channel in enumerate(part.channels) if _RESULT in channel]
-        if not told or self._options.database == "*":
+        if self._options.database == "*" or not any(_RESULT in channel for channel in channels):
             return part
+        told = [index for index, channel in enumerate(part.channels) if _RESULT in channel]
         found = await self._connection.ask_many([("EXISTS", part.channels[index]) for index in told])
         others = {index for index, reply in zip(told, found, strict=True) if reply == 0}
         if not others:
@@ -212,15 +224,6 @@ class _Listener:
     def _position(self) -> str | None:
         """Until when all was heard and handed over; none while that is known of an earlier connection only."""
         return None if self._hole is not None or self._is_reading_again else str(self._past.heard_at)
-
-    def _described(self, pattern: bytes, channel: bytes) -> Mapping[str, Any]:
-        """A message's place, as a capture has it: one object per channel, but for those of single tasks."""
-        found = self._about.get((pattern, channel))
-        if found is None:
-            found = {"channel": channel.decode("utf-8", "replace"), "pattern": pattern.decode("utf-8", "replace")}
-            if len(self._about) < _CHANNELS and _RESULT not in channel:
-                self._about[pattern, channel] = found
-        return found
 
     # What there is to say
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
-from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -76,9 +76,8 @@ class Workers:
         self.is_asked = self.is_asked or is_wished
         return is_wished
 
-    def hear(self, messages: Messages, now: float) -> None:
-        """Note what a batch says of workers."""
-        counts = Counter(messages.channels)
+    def hear(self, messages: Messages, counts: Mapping[bytes, int], now: float) -> None:
+        """Note what a batch says of workers; `counts`: how many messages came on each channel."""
         for channel, count in counts.items():
             kind = channel.partition(self._mark)[2][1:6]
             if kind == b"task.":

@@ -124,7 +124,7 @@ def greeting(address: RedisAddress) -> list[tuple[str, ...]]:
     return words
 
 
-async def dial(address: RedisAddress, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
+async def dial(address: RedisAddress, protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
     """Connect a protocol to the server. Raises SourceError."""
     loop = asyncio.get_running_loop()
     try:
