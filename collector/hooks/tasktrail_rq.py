@@ -99,50 +99,51 @@ import rq
 
 class Hooked:
     def work(self, *args, **kwargs):
-        reader, self.writer = os.pipe()  # work horses end without a goodbye: their worker sends what they have to tell
-        os.set_blocking(self.writer, False)
-        threading.Thread(target=self.relay, args=(reader,), daemon=True).start()
+        reader, self.writer = os.pipe()  # work horses end without a goodbye, and fresh from a fork every line is dear:
+        os.set_blocking(self.writer, False)  # they tell what only they know, their worker makes events of it
+        threading.Thread(target=self.relay, args=(reader,), name="tasktrail-relay", daemon=True).start()
         return super().work(*args, **kwargs)
 
     def relay(self, reader):
         for line in open(reader, "rb"):
-            SENDER.put(lambda line=line: [json.loads(line)])
+            SENDER.put(events, self.name, line)
 
-    def main_work_horse(self, *args, **kwargs):
-        write = lambda _, event: os.write(self.writer, SENDER.line(event))
-        SENDER.waiting, SENDER.start = type("Pipe", (list,), {"append": write})(), iter(())
-        return super().main_work_horse(*args, **kwargs)
+    def tell(self, facts, job, error=None):
+        try:
+            names = job.id, job.func_name, job.origin, (job.meta or {}).get("traceparent")
+            os.write(self.writer, SENDER.line((*names, *facts(job, error))))
+        except Exception:
+            next(SENDER.drops)
 
     def perform_job(self, job, *args, **kwargs):
-        SENDER.put(started, self, job)
+        self.tell(started, job)
         is_done = super().perform_job(job, *args, **kwargs)
-        is_done and SENDER.put(ended, self, job)
+        is_done and self.tell(ended, job)
         return is_done
 
     def handle_job_failure(self, job, *args, **kwargs):
         super().handle_job_failure(job, *args, **kwargs)
-        SENDER.put(ended, self, job, sys.exc_info()[1] or ChildProcessError("its work horse was killed"))
+        self.tell(ended, job, sys.exc_info()[1] or ChildProcessError("its work horse was killed"))
 
 
-def fact(kind, worker, job, error=None, **more):
-    fields = {"kind": kind, "task_id": job.id, "task": job.func_name, "queue": job.origin, "worker": worker.name}
-    fields.update(error=error and type(error).__name__, error_message=error and str(error)[:1000])
-    return {**fields, "traceparent": (job.meta or {}).get("traceparent"), **more}
+def started(job, error):  # kind, time, when it was sent if that is news, error and its message
+    return "started", time.time(), None if job.ended_at else (job.enqueued_at or job.created_at).timestamp(), None, None
 
 
-def started(worker, job):
-    if not job.ended_at:  # its first run
-        yield {**fact("sent", worker, job, time=(job.enqueued_at or job.created_at).timestamp()), "worker": None}
-    yield fact("started", worker, job)
-
-
-def ended(worker, job, error=None):
+def ended(job, error):
     status, at = job.get_status(refresh=False), job.ended_at.timestamp()
     again, is_retry = status in ("queued", "scheduled"), error or type(job._result).__name__ == "Retry"
     kind = "retried" if again else "revoked" if status == "stopped" else "failed"
-    yield fact(kind if is_retry else "succeeded", worker, job, error, time=at)
-    if again and not is_retry:  # a repeated job is sent anew under the same id
-        yield {**fact("sent", worker, job, time=at + 1e-6), "worker": None}
+    sent = at + 1e-6 if again and not is_retry else None  # a repeated job is sent anew under the same id
+    return kind if is_retry else "succeeded", at, sent, error and type(error).__name__, error and str(error)[:1000]
+
+
+def events(worker, line):
+    task_id, task, queue, traceparent, kind, at, sent, error, message = json.loads(line)
+    named = {"task_id": task_id, "task": task, "queue": queue, "traceparent": traceparent, "worker": worker}
+    fact = {**named, "kind": kind, "time": at, "error": error, "error_message": message}
+    facts = [{**named, "kind": "sent", "time": sent, "worker": None}, fact] if sent else [fact]
+    return sorted(facts, key=lambda event: event["time"])
 
 
 Worker, SimpleWorker = (type(base.__name__, (Hooked, base), {}) for base in (rq.Worker, rq.SimpleWorker))

@@ -1,12 +1,13 @@
 """RQ, two workers that fork for each job."""
 
 from rq import Queue, Retry, get_current_job
-from tasktrail_rq import SENDER, Worker  # noqa: F401 - the command line names it
-from truth import REDIS, act, note, plan, watch
+from tasktrail_rq import SENDER, Hooked, Worker  # noqa: F401 - the command line names it
+from truth import REDIS, act, note, plan, timed, watch
 
 import redis
 
 watch(SENDER)
+Hooked.tell = timed(Hooked.tell)  # what its work horses do; what their worker makes of it costs no task any time
 
 WORKERS = [["rq", "worker", "--worker-class", "app_rq.Worker", "--url", REDIS, "--quiet", "hooks"]] * 2
 
