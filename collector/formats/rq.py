@@ -37,6 +37,8 @@ HOLD_SECONDS = 2.0
 _WAITING = ("queued", "scheduled")
 NEVER = 4_102_358_400.0
 """2099-12-31: not before another job has succeeded, whenever that may be."""
+MOMENT = 1e-6
+"""So long after a run's end its repetition is sent, as the hook has it."""
 LATER_SECONDS = 1.0
 """A job that was enqueued so long after it was made had been scheduled or deferred."""
 
@@ -76,6 +78,10 @@ class _Job(msgspec.Struct):
     """An end whose reason has not come yet."""
     due: float = 0.0
     """When what is held is told as it is."""
+    repeats: int | None = None
+    """Its `repeats_left`."""
+    succeeded: float | None = None
+    """When its newest run succeeded, while no other has begun."""
     is_canceled: bool = False
 
     @property
@@ -144,8 +150,20 @@ class Decoder:
     # Facts
 
     def _tell(self, kind: str, job_id: str, **more: Any) -> None:
-        job = self._job(job_id)
+        job, time = self._job(job_id), more.get("time")
+        if kind == "started" and time is not None:
+            self._sent_anew(job_id, job, time)
+        elif kind == "succeeded":
+            job.succeeded = time
         self._keep(_event(kind, job_id, job, **more))
+
+    def _sent_anew(self, job_id: str, job: _Job, began: float) -> None:
+        """A run after a success is no second delivery: the job was sent anew, repeated (maybe for later) or by hand."""
+        sent = job.succeeded
+        if sent is not None and began > sent:
+            due = self._due_at.get(job_id) or 0.0
+            self._keep(_event("sent", job_id, job, time=sent + MOMENT, eta=due if sent < due <= began else None))
+            job.succeeded = None
 
     def _keep(self, event: Event) -> None:
         self._out.events.append(event)
@@ -228,8 +246,11 @@ class Decoder:
         if status == "canceled" and not job.is_canceled:
             self._tell("revoked", job_id)
         job.is_canceled = status == "canceled"
-        if status in _FINAL and ended is not None and ended not in job.ends:
-            job.held = _event(_FINAL[status], job_id, job, time=ended, worker=_worker(fields))
+        before, job.repeats = job.repeats, values.number(fields, "repeats_left")
+        is_repeated = before is not None and job.repeats is not None and job.repeats < before
+        kind = "succeeded" if is_repeated else _FINAL.get(status)
+        if kind is not None and ended is not None and ended not in job.ends:
+            job.held = _event(kind, job_id, job, time=ended, worker=_worker(fields))
             job.due = at + HOLD_SECONDS
             self._held[job_id] = None
 
@@ -287,10 +308,11 @@ class Decoder:
         for run in job.runs:
             if not run.is_told:
                 run.is_told = True
-                self._keep(_event("started", job_id, job, time=run.noted))
+                self._tell("started", job_id, time=run.noted)
         if (held := job.held) is not None:
             job.held = None
             _end(job, held.time or 0.0)
+            job.succeeded = held.time if held.kind == "succeeded" else job.succeeded
             self._keep(held)
 
     def _worker(self, worker: str, fields: dict[str, Any] | None) -> None:

@@ -232,6 +232,21 @@ def test_an_end_without_a_result_entry_is_told_by_the_hash():
     assert told(decode(batch(done, at=T0 + 9))) == told(decode(batch(at=T0 + 20))) == []
 
 
+def test_a_repeated_job_without_results_succeeds_each_time():
+    """`repeats_left` one lower is a success, also where results are not kept; the next run was sent anew."""
+    decode = rq.FORMAT.new()
+    run = {"started_at": iso(T0 + 1), "ended_at": iso(T0 + 2), "worker_name": "w"}
+    assert told(decode(batch(job(repeats_left="1")))) == [("sent", None)]
+    assert told(decode(batch(job("scheduled", repeats_left="0", **run), at=T0 + 3))) == []
+    assert told(decode(batch(at=T0 + 3 + rq.HOLD_SECONDS))) == [("succeeded", None)]
+    execution = key(f"rq:execution:a:{EXECUTION}", {"created_at": str(T0 + 9), "worker_name": "w"})
+    out = decode(batch(key("rq:scheduled:q", [["a", T0 + 8]], "zset"), execution, at=T0 + 9))
+    assert [(one.kind, one.time, one.eta) for one in out.events] == [
+        ("sent", T0 + 2 + rq.MOMENT, T0 + 8),
+        ("started", T0 + 9, None),
+    ]
+
+
 def test_a_job_id_may_be_used_again():
     """A job made anew under an old id is sent again."""
     decode = rq.FORMAT.new()
