@@ -101,6 +101,7 @@ class _Reader:
             name=self._options.name,
             address=self._options.address,
             streams=tuple(base + _EVENTS for base in self._bases or await self._all()),
+            needs_all=False,
             start_max_age=self._options.start_max_age,
             count=self._options.count,
             chunk=self._options.count,
@@ -166,6 +167,7 @@ class _Reader:
             f"queue {base} is invisible: there is no key {base}{_META} in this database "
             "(another name, prefix or database, or its jobs are kept in PostgreSQL, which is not read)"
             for base in self._invisible
+            if base + _EVENTS not in there  # made anew by who thinks that it is still there, it has no such key
         ]
         if not self._bases and not there and not missing:
             where = f"{self._options.prefix or '*'}:*{_META}"

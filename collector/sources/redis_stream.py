@@ -25,6 +25,8 @@ _MARGIN = 5.0  # seconds that an answer may take beyond the blocking
 _LOOK = 5.0  # seconds between looks at a stream's state; 1 s while it is read behind its end
 _GROUPS = 1.0  # seconds between questions about consumer groups
 _START = (0, 0)
+_WRONG = "WRONGTYPE"
+"""How the server says that a key is none of a stream."""
 _BODY_NAMES = frozenset(name.encode() for name in BODY_FIELDS)
 _OPENINGS = frozenset(b'{["') | frozenset(range(0x80, 0xA0)) | frozenset({0xDC, 0xDD, 0xDE, 0xDF})
 """First bytes of JSON objects, lists and strings, and of msgpack maps and arrays."""
@@ -40,6 +42,8 @@ class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     groups: bool = False
     """Whether to look every second at what the consumer groups of the streams are doing."""
+    needs_all: bool = True
+    """Whether a key of another type in a stream's place is an error; else that stream is set aside and named."""
     start_max_age: float | None = 3600.0
     """How far back reading starts where there is no position, seconds; None: from the oldest entry."""
     count: int = 1000
@@ -70,7 +74,7 @@ class RedisStreamSource:
 class Stream:
     """One stream as it is read."""
 
-    __slots__ = ("exists", "index", "is_head", "is_read", "key", "looked_at", "name", "position", "told_at")
+    __slots__ = ("exists", "index", "is_head", "is_other", "is_read", "key", "looked_at", "name", "position", "told_at")
 
     def __init__(self, name: str, position: EntryId, index: int | None = None, *, is_read: bool = False) -> None:
         self.name = name
@@ -82,6 +86,8 @@ class Stream:
         """Whether the position is an entry that was read, rather than a moment to start from."""
         self.is_head = False
         self.exists = False
+        self.is_other = False
+        """Whether a key of another type has its name: it is not asked for, and looked at now and then."""
         self.looked_at = -1e9
         self.told_at = -1e9
 
@@ -147,8 +153,8 @@ class Tail:
             return
         entries = await self._read()
         behind = [key for key, found in entries.items() if len(found) == self._options.count]
-        for key, stream in self._streams.items():
-            await self._take(stream, entries.get(key, ()), is_head=key not in behind)
+        for stream in self._readable():
+            await self._take(stream, entries.get(stream.key, ()), is_head=stream.key not in behind)
         await self._look(
             stream
             for key, stream in self._streams.items()
@@ -187,8 +193,10 @@ class Tail:
     async def _state(self, stream: Stream) -> _State | None:
         try:
             flat = await self._connection.ask("XINFO", "STREAM", stream.key)
+            stream.is_other = False
         except SourceError as error:
-            if "no such key" in str(error):
+            stream.is_other = _WRONG in str(error) and not self._options.needs_all
+            if "no such key" in str(error) or (stream.is_other and self._readable()):
                 return None
             raise
         said = dict(zip(flat[::2], flat[1::2], strict=False))
@@ -251,32 +259,40 @@ class Tail:
     def tell(self) -> None:
         """Say what is read, where that is news."""
         there = [stream.name for stream in self._streams.values() if stream.exists]
-        missing = [stream.name for stream in self._streams.values() if not stream.exists]
-        if (detail := self._describe(there, missing)) != self._detail:
+        missing = [stream.name for stream in self._readable() if not stream.exists]
+        others = [f"{one.name} is not read: it is no stream" for one in self._streams.values() if one.is_other]
+        if (detail := "; ".join(filter(None, [self._describe(there, missing), *others]))) != self._detail:
             self._detail = detail
             self._intake.connected(detail)
 
     # What came
 
+    def _readable(self) -> list[Stream]:
+        """Those whose key is a stream, or may become one."""
+        return [stream for stream in self._streams.values() if not stream.is_other]
+
     async def _read(self) -> Mapping[bytes, Sequence[Any]]:
-        streams = self._streams.values()
-        reply = await self._connection.ask(
-            "XREAD",
-            "COUNT",
-            str(self._options.count),
-            "BLOCK",
-            str(_BLOCK_MS),
-            "STREAMS",
-            *(stream.key for stream in streams),
-            *(_text(stream.position) for stream in streams),
-            seconds=_BLOCK_MS / 1000 + _MARGIN,
-        )
+        streams = self._readable()
+        try:
+            reply = await self._connection.ask(
+                *("XREAD", "COUNT", str(self._options.count), "BLOCK", str(_BLOCK_MS), "STREAMS"),
+                *(stream.key for stream in streams),
+                *(_text(stream.position) for stream in streams),
+                seconds=_BLOCK_MS / 1000 + _MARGIN,
+            )
+        except SourceError as error:
+            if _WRONG not in str(error) or self._options.needs_all:
+                raise
+            await self._look(streams)  # which of them it is
+            if self._readable() == streams:
+                raise
+            return {}
         return dict(reply or ())
 
     async def _ask_groups(self) -> None:
         """Hand over what the groups of each stream are doing; along a backlog it would be in the wrong place."""
         self._asked_at = self._clock.monotonic()
-        for stream in self._streams.values():
+        for stream in self._readable():
             said = await redis_groups.groups(self._connection, stream.key) if stream.is_head else None
             if said is not None:
                 about = {"db": self._options.address.database, "key": stream.name, "type": "stream"}

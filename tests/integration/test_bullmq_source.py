@@ -124,6 +124,36 @@ async def test_a_configured_queue_without_its_key_is_invisible(rig: BullmqRig) -
         await until(lambda: "invisible" not in notes.details[-1])
 
 
+async def test_one_wrong_key_and_a_queue_made_anew_stop_nothing(
+    rig: BullmqRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue made anew without its `meta` key is not called invisible; a key that is no stream is set aside.
+
+    It is named and the others are read, also where it happens meanwhile; once it is a stream it is read.
+    """
+    monkeypatch.setattr("collector.sources.bullmq._LOOK", 0.0)
+    monkeypatch.setattr("collector.sources.redis_stream._LOOK", 0.0)
+    rig.options = replace(rig.options, queues=("mail", "render:eu"))
+    await rig.client.set(rig.place(1), "no stream")
+    await add(rig, {"event": "drained"})
+    notes = Notes()
+    async with running(rig.source(), notes):
+        await until(lambda: notes.places.get(rig.place()) == [b"drained"])
+        await until(lambda: f"{rig.place(1)} is not read: it is no stream" in notes.details[-1])
+        await rig.client.delete(rig.place(1))
+        await add(rig, {"event": "paused"}, lane=1)
+        await until(lambda: notes.places.get(rig.place(1)) == [b"paused"])
+        await until(lambda: "no stream" not in notes.details[-1])
+        await rig.client.delete(rig.place(1))
+        await rig.client.set(rig.place(1), "no stream")
+        await until(lambda: "no stream" in notes.details[-1])
+        await rig.client.delete(rig.place(), f"{rig.prefix}:mail:meta")
+        await until(lambda: f"queue {rig.prefix}:mail is invisible" in notes.details[-1])
+        await add(rig, {"event": "resumed"})
+        await until(lambda: notes.places.get(rig.place()) == [b"drained", b"resumed"])
+        await until(lambda: "invisible" not in notes.details[-1])
+
+
 async def test_a_trimmed_stream_is_a_gap_with_its_number(rig: BullmqRig) -> None:
     """Entries that BullMQ trimmed while nobody read are a gap with their exact number."""
     positions: dict[str, int | str] = {}
