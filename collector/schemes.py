@@ -72,42 +72,31 @@ _VHOST = r"/?[^/]*/?"
 _PLACE_IN_VHOST = r"/?(?:/[^/]+)?/(?:exchange|queue)/[^/]+/?"
 
 
-def _bullmq(scheme: str) -> Scheme:
-    return Scheme(
-        form=f"{scheme}://host:6379/0/queue[,queue...]",
-        port=6379,
-        database=True,
-        items="queues",
-        names_all=True,
-        options={
-            "queues": _TEXT,
-            "prefix": _TEXT,
-            "failed_is_dead_letter": _FLAG,
-            "password": _SECRET,
-            "ssl_cafile": _TEXT,
-        },
-    )
-
-
 WATCHED: tuple[str, ...] = ("rq", "saq", "dramatiq", "arq", "taskiq", "huey", "streaq")
 """Frameworks that keep their tasks in Redis, and are read by watching it; each has its row in `redis_watches.py`."""
 
 
-def _watched(scheme: str) -> Scheme:
-    return Scheme(
-        form=f"{scheme}://host:6379/0[/queue,queue...]",
-        port=6379,
-        database=True,
-        items="queues",
-        names_all=True,
-        options={
-            "queues": _TEXT,
-            "prefix": _TEXT,
-            "poll": Option(check=parse_duration),
-            "password": _SECRET,
-            "ssl_cafile": _TEXT,
-        },
-    )
+def _queues_in_redis(framework: str, queues: str, own: Mapping[str, Option]) -> dict[str, Scheme]:
+    """The two schemes of a framework that keeps its queues in Redis; `queues`: how they are written in the URL."""
+    options = {"queues": _TEXT, "prefix": _TEXT, **own, "password": _SECRET, "ssl_cafile": _TEXT}
+    return {
+        scheme: Scheme(
+            form=f"{scheme}://host:6379/0{queues}",
+            port=6379,
+            database=True,
+            items="queues",
+            names_all=True,
+            options=options,
+        )
+        for scheme in (f"{framework}+redis", f"{framework}+rediss")
+    }
+
+
+_WATCHED_SCHEMES = {
+    scheme: row
+    for name in WATCHED
+    for scheme, row in _queues_in_redis(name, "[/queue,queue...]", {"poll": Option(check=parse_duration)}).items()
+}
 
 
 def _database(text: str) -> None:
@@ -185,9 +174,8 @@ SCHEMES: dict[str, Scheme] = {
         )
         for tls, port in {"": 5672, "s": 5671}.items()
     },
-    "bullmq+redis": _bullmq("bullmq+redis"),
-    "bullmq+rediss": _bullmq("bullmq+rediss"),
-    **{scheme: _watched(scheme) for name in WATCHED for scheme in (f"{name}+redis", f"{name}+rediss")},
+    **_queues_in_redis("bullmq", "/queue[,queue...]", {"failed_is_dead_letter": _FLAG}),
+    **_WATCHED_SCHEMES,
     "celery+redis": Scheme(form="celery+redis://host:6379/0", port=6379, database=True, options=_CELERY_REDIS),
     "celery+rediss": Scheme(form="celery+rediss://host:6379/0", port=6379, database=True, options=_CELERY_REDIS),
     "celery+redis+socket": Scheme(form="celery+redis+socket:///path/to/redis.sock?db=0", options=_CELERY_REDIS),

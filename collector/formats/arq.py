@@ -65,9 +65,8 @@ class Decoder(values.Telling):
         """The queue: ids, and when they are due."""
         if key == "arq:abort":
             return
-        for job_id, due in values.scores_of(body):
-            if isinstance(job_id, str):
-                self._waits.put(job_id, (key, due / 1000))
+        for job_id, due in values.names_of(body):
+            self._waits.put(job_id, (key, due / 1000))
 
     # Notifications
 

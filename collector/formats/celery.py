@@ -27,7 +27,7 @@ from collector.formats.celery_messages import (
     waiting,
 )
 from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
-from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject, check_length
 from collector.model.event import Event
 from collector.model.record import Batch
 
@@ -123,7 +123,7 @@ class _Celery:
         for index in range(start, end):
             body = batch.bodies[index]
             try:
-                _check_length(body)
+                check_length(body)
                 read(index, abouts[index], body, batch.received_at if times is None else times[index])
             except MalformedError as error:
                 out.rejects.append(Reject(index, error.reason, error.detail))
@@ -331,12 +331,6 @@ class _Celery:
         queues = about.get("routed_queues") or about.get("routing_keys")
         event, is_dead = traced(_headers(inner), routing_key, queues, at, self._memory)
         self._keep(index, event, EVENTS if is_dead else FIREHOSE)
-
-
-def _check_length(body: bytes) -> None:
-    """Raises MalformedError for what is longer than anything that is read."""
-    if len(body) > LONGEST_BODY:
-        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
 
 
 def _headers(headers: dict[str, Any]) -> Headers:

@@ -109,17 +109,25 @@ class MalformedError(Exception):
         super().__init__(detail)
 
 
+def check_length(body: bytes) -> None:
+    """Raises MalformedError for what is longer than anything that is read."""
+    if len(body) > LONGEST_BODY:
+        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+
+
 NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError)
 """What msgspec's JSON decoder raises."""
 
 
 def not_json(error: Exception, misfit: str = "bad_field") -> MalformedError:
     """Why it raised one of `NOT_JSON`; `misfit` is the reason where it is JSON, but of another shape."""
+    text = str(error)
     if isinstance(error, RecursionError):
         return MalformedError("too_deep", "nested deeper than the decoder goes")
     if isinstance(error, msgspec.ValidationError):
-        return MalformedError(misfit, str(error))
-    return MalformedError("not_utf8" if isinstance(error, UnicodeDecodeError) else "not_json", str(error))
+        return MalformedError(misfit, text)
+    is_text = not isinstance(error, UnicodeDecodeError) and "UTF-8" not in text
+    return MalformedError("not_json" if is_text else "not_utf8", text)
 
 
 def first_bytes(body: bytes) -> str:

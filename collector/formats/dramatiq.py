@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from collector.formats.decoded import LONGEST_BODY, Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import Decoded, Format, MalformedError, Reject, check_length, not_json
 from collector.formats.tracebacks import exception_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event, Kind, Text
 from collector.model.record import Batch
@@ -144,13 +144,12 @@ class _Decoder:
         except MalformedError as error:
             return error
         except _ERRORS as error:
-            return MalformedError("not_json", str(error))
+            return not_json(error)
 
     def _key(self, about: Mapping[str, Any], body: bytes) -> Any:
         """New messages of a hash with their ids in Redis, the ids in a set, the scores of a sorted set."""
         name, kind = _name(str(about.get("key"))), about.get("type")
-        if len(body) > LONGEST_BODY:
-            raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+        check_length(body)
         if kind == "hash" and name.endswith(_MESSAGES):
             return self._new(_hash(body), is_dead=name.endswith(_DEAD + _MESSAGES))
         if kind == "zset" and name.endswith(_DEAD):
@@ -300,8 +299,7 @@ class _Decoder:
 
 def _read(body: bytes) -> _Message:
     """A message. Raises MalformedError."""
-    if len(body) > LONGEST_BODY:
-        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+    check_length(body)
     try:
         return _message(body)
     except msgspec.ValidationError as error:
@@ -310,7 +308,7 @@ def _read(body: bytes) -> _Message:
         reason = "not_an_object" if "$" not in text and "missing" not in text else "bad_field"
         raise MalformedError(missing if "message_id" in text else reason, text) from error
     except _ERRORS as error:
-        raise MalformedError("too_deep" if isinstance(error, RecursionError) else "not_json", str(error)) from error
+        raise not_json(error) from error
 
 
 def _seconds(millis: float | None) -> float | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from collector.formats.decoded import NOT_JSON, Decoded, MalformedError, Reject, not_json
 from collector.formats.pickled import Made, PickleError, plain
+from collector.formats.remembered import Remembered
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event
 from collector.model.record import Batch
 
@@ -139,6 +140,20 @@ def scores_of(body: bytes) -> list[tuple[Any, float]]:
     ):
         raise MalformedError("bad_field", "not the members of a sorted set")
     return [(member, float(score)) for member, score in pairs]
+
+
+def names_of(body: bytes) -> list[tuple[str, float]]:
+    """The members of a sorted set that are text, and their scores. Raises MalformedError."""
+    return [(member, score) for member, score in scores_of(body) if isinstance(member, str)]
+
+
+def sign_of_life(workers: Remembered[bool], worker: str, *, is_gone: bool) -> Event | None:
+    """What a worker's key tells: it came, it lives, it fell silent; `workers`: who is there."""
+    before = workers.get(worker)
+    if is_gone and not before:
+        return None
+    workers.put(worker, not is_gone)
+    return Event(kind="offline" if is_gone else "heartbeat" if before else "online", task_id="", worker=worker)
 
 
 def millis(value: Any) -> float | None:

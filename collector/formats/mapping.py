@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, MalformedError, Reject
+from collector.formats.decoded import NOT_JSON, Decode, Decoded, MalformedError, Reject, check_length, not_json
 from collector.formats.spelling import event_of, readable
 from collector.model.event import KINDS, Event
 from collector.model.record import Batch
@@ -131,16 +131,13 @@ def _last_word(kind: Any) -> Any:
 
 def _content(body: bytes, headers: Mapping[str, str]) -> Any:
     """What the paths walk: the JSON body, or the attributes of a binary CloudEvent with its body under `data`."""
-    if len(body) > LONGEST_BODY:
-        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+    check_length(body)
     attributes = {match[1]: readable(value) for name, value in headers.items() if (match := _CE_HEADER.fullmatch(name))}
     try:
         content = msgspec.json.decode(body) if body.strip() else {}
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except ValueError as error:
-        if "specversion" not in attributes:
-            raise MalformedError("not_json", str(error)) from error
+    except NOT_JSON as error:
+        if "specversion" not in attributes or isinstance(error, RecursionError):
+            raise not_json(error) from error
         content = None  # whatever the data is, the attributes are there
     return {**attributes, "data": content} if "specversion" in attributes else content
 

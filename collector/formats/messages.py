@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from collector.formats.conventions import Hop, Role, attempt_before, hop, role_of
-from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import Decode, Decoded, Format, MalformedError, Reject, check_length
 from collector.formats.groups import KafkaGroups, Moved, RedisGroups
 from collector.formats.spelling import event_of, readable
 from collector.model.event import KINDS, Event
@@ -191,8 +191,7 @@ def _message(batch: Batch, index: int, about: Mapping[str, Any], at: float) -> _
     fields = batch.fields[index] if batch.fields is not None else None
     headers: Mapping[str, str] = fields or {}
     body = batch.bodies[index]
-    if len(body) > LONGEST_BODY:
-        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+    check_length(body)
     if batch.tap == "redis-stream":
         entry = about.get("fields") if about else None
         content = entry if isinstance(entry, Mapping) else _fields_of(body, headers)

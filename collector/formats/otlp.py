@@ -13,9 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
-from collector.formats.decoded import LONGEST_BODY, Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import NOT_JSON, Decoded, Format, MalformedError, Reject, check_length, not_json
 from collector.formats.otlp_spans import CONSUMER, ERROR, Attributes, Span, from_json, from_protobuf
 from collector.formats.spelling import event_of
 from collector.model.event import Event
@@ -153,19 +151,14 @@ def _error(span: Span) -> dict[str, Any]:
 
 def _spans(body: bytes, tap: str, about: Mapping[str, Any]) -> Iterator[Span]:
     """The messaging spans of one export. Raises MalformedError."""
-    if len(body) > LONGEST_BODY:
-        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+    check_length(body)
     headers = about.get("headers")
     content_type = str(headers.get("content-type", "")) if isinstance(headers, Mapping) else ""
     is_json = tap == "otlp-json" or "json" in content_type
     try:
         yield from from_json(body) if is_json else from_protobuf(body)
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except msgspec.ValidationError as error:
-        raise MalformedError("bad_field", str(error)) from error
-    except (ValueError, OverflowError) as error:
-        raise MalformedError("not_json" if is_json else "not_protobuf", str(error)) from error
+    except (*NOT_JSON, OverflowError) as error:
+        raise (not_json(error) if is_json else MalformedError("not_protobuf", str(error))) from error
 
 
 def _is_mine(tap: str, _about: Mapping[str, Any], _body: bytes) -> bool:

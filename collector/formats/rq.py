@@ -17,6 +17,7 @@ import msgspec
 
 from collector.formats import rq_values as values
 from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.key_values import names_of
 from collector.formats.remembered import Remembered
 from collector.formats.rq_keys import KEYS, NOTE, RESULTS, is_mine, told
 from collector.model.event import LONGEST_TEXT, Event
@@ -139,7 +140,7 @@ class Decoder:
         if name == "worker" and kind in ("hash", "none"):
             self._worker(match["worker"], values.hash_of(body) if kind == "hash" else None)
         elif name == "scheduled" and kind == "zset":
-            for job_id, score in values.scores_of(body).items():
+            for job_id, score in names_of(body or b"[]"):
                 self._due_at.put(job_id, score)
         elif kind == "hash" and name == "execution":
             fields = values.hash_of(body)

@@ -150,7 +150,6 @@ def traceback(packed: str) -> str:
 
 
 _decode_hash = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_zset = msgspec.json.Decoder(list[tuple[Any, float]]).decode
 
 
 def hash_of(body: bytes) -> dict[str, Any]:
@@ -159,13 +158,3 @@ def hash_of(body: bytes) -> dict[str, Any]:
         return _decode_hash(body)
     except NOT_JSON as error:
         raise not_json(error, "not_an_object") from error
-
-
-def scores_of(body: bytes) -> dict[str, float]:
-    """Members and scores of a sorted set. Raises MalformedError."""
-    try:
-        return {name: score for name, score in _decode_zset(body or b"[]") if isinstance(name, str)}
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise MalformedError("bad_field", "not the members of a sorted set") from error

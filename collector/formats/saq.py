@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.key_values import names_of, sign_of_life
 from collector.formats.remembered import Remembered
-from collector.formats.saq_values import ATTEMPTS, Seen, millis, scores_of, seconds, seen_of, stored_of
+from collector.formats.saq_values import ATTEMPTS, Seen, millis, seconds, seen_of, stored_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event
 from collector.model.record import Batch
 
@@ -119,7 +120,7 @@ class Decoder:
         if kind == "string" and _JOB.fullmatch(place):
             self._stored(place, body)
         elif kind == "zset" and _INCOMPLETE.fullmatch(place):
-            for name, score in scores_of(body):
+            for name, score in names_of(body):
                 self._due_at.put(name, score)
         elif match := _WORKER.fullmatch(place):
             self._worker(match["worker"][:LONGEST_TEXT], is_gone=kind == "none")
@@ -302,12 +303,8 @@ class Decoder:
         return job
 
     def _worker(self, worker: str, *, is_gone: bool) -> None:
-        """A worker's stats: it came, it lives, it fell silent."""
-        before = self._workers.get(worker)
-        if not is_gone or before:
-            kind = "offline" if is_gone else "heartbeat" if before else "online"
-            self._keep(Event(kind=kind, task_id="", worker=worker))  # type: ignore[arg-type]
-            self._workers.put(worker, not is_gone)
+        if (sign := sign_of_life(self._workers, worker, is_gone=is_gone)) is not None:
+            self._keep(sign)
 
 
 def _shared(text: str) -> str | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from collector.formats.decoded import NOT_JSON, MalformedError, not_json
+from collector.formats.decoded import NOT_JSON, not_json
 from collector.formats.tracebacks import exception_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT
 
@@ -33,7 +31,6 @@ class Stored(msgspec.Struct):
 
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_stored = msgspec.json.Decoder(Stored).decode
-_decode_scores = msgspec.json.Decoder(list[tuple[Any, float]]).decode
 
 
 class Seen(msgspec.Struct, gc=False):
@@ -60,14 +57,6 @@ def stored_of(body: bytes) -> Stored:
         return _decode_stored(_decode_text(body))
     except NOT_JSON as error:
         raise not_json(error) from error
-
-
-def scores_of(body: bytes) -> list[tuple[str, float]]:
-    """Members and scores of a sorted set. Raises MalformedError."""
-    try:
-        return [(name, score) for name, score in _decode_scores(body) if isinstance(name, str)]
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise MalformedError("bad_field", "not the members of a sorted set") from error
 
 
 def seen_of(stored: Stored) -> Seen:

@@ -14,7 +14,7 @@ from collector.formats import key_values as values
 from collector.formats.decoded import Format, MalformedError
 from collector.formats.remembered import Remembered
 from collector.formats.tries import Job, Tries
-from collector.model.event import LONGEST_TEXT, Event
+from collector.model.event import LONGEST_TEXT
 
 WORKERS = 10_000
 """Workers that are remembered."""
@@ -84,9 +84,8 @@ class Decoder(values.Telling):
                     self._tries.lose(job, None)
                 self._tries.counted(job, count, at)
         elif match["delayed"]:
-            for task_id, due in values.scores_of(body):
-                if isinstance(task_id, str):
-                    self._delayed(task_id, due / 1000, at)
+            for task_id, due in values.names_of(body):
+                self._delayed(task_id, due / 1000, at)
         elif match["index"]:
             self._index(values.value_of(body))
 
@@ -185,12 +184,8 @@ class Decoder(values.Telling):
         job.stopped = ended
 
     def _health(self, worker: str, *, is_gone: bool) -> None:
-        """A worker's sign of life: it came, it lives, it fell silent."""
-        before = self._workers.get(worker)
-        if not is_gone or before:
-            kind = "offline" if is_gone else "heartbeat" if before else "online"
-            self.keep(Event(kind=kind, task_id="", worker=worker))  # type: ignore[arg-type]
-            self._workers.put(worker, not is_gone)
+        if (sign := values.sign_of_life(self._workers, worker, is_gone=is_gone)) is not None:
+            self.keep(sign)
 
 
 def _is_mine(tap: str, about: Mapping[str, Any], _body: bytes) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.decoded import LONGEST_BODY, MalformedError
+from collector.formats.decoded import NOT_JSON, check_length, not_json
 from collector.model.event import LONGEST_TEXT, trace_context
 
 EntryId = tuple[int, int]
@@ -107,18 +107,11 @@ def looks_like_a_job(body: bytes) -> bool:
 
 def read_job(body: bytes) -> Job:
     """The job of a hash, a JSON object of text by field. Raises MalformedError."""
-    if len(body) > LONGEST_BODY:
-        raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+    check_length(body)
     try:
         fields = _fields(body)
-    except RecursionError as error:
-        raise MalformedError("too_deep", "nested deeper than the decoder goes") from error
-    except msgspec.ValidationError as error:
-        raise MalformedError("not_an_object", str(error)) from error
-    except UnicodeDecodeError as error:
-        raise MalformedError("not_utf8", str(error)) from error
-    except ValueError as error:
-        raise MalformedError("not_utf8" if "UTF-8" in str(error) else "not_json", str(error)) from error
+    except NOT_JSON as error:
+        raise not_json(error, "not_an_object") from error
     return _job(fields)
 
 
