@@ -12,6 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from tests.contract_suites.rigs import create_topic
 
+PATIENCE = 60.0
+"""Seconds: far more than anything here takes, so that a loaded machine is no failure."""
+
 
 def totals(run, task: str) -> dict[str, float]:
     """The counters of one task that are not 0."""
@@ -33,19 +36,20 @@ def test_a_redis_group_is_followed_without_being_in_it(redis_url, run):
         "--source", f"{redis_url.replace('redis://', 'redis-stream://')}/{stream},{stream}.dead?format=messages"
     )
     ids = [client.xadd(stream, {"type": "bill", "n": str(number)}) for number in range(5)]
-    daemon.wait(lambda: totals(daemon, "bill").get("sent") == 5, 10, "not all are sent")
+    daemon.wait(lambda: totals(daemon, "bill").get("sent") == 5, PATIENCE, "not all are sent")
     client.xreadgroup("billing", "c1", {stream: ">"}, count=5)
-    daemon.wait(lambda: totals(daemon, "bill").get("started") == 5, 10, "not all are started")
+    daemon.wait(lambda: totals(daemon, "bill").get("started") == 5, PATIENCE, "not all are started")
     client.xack(stream, "billing", *ids[:4])
     client.xclaim(stream, "billing", "c1", min_idle_time=0, message_ids=[ids[4]])
-    daemon.wait(lambda: totals(daemon, "bill").get("retried") == 1, 10, "the second try is not seen")
+    daemon.wait(lambda: totals(daemon, "bill").get("retried") == 1, PATIENCE, "the second try is not seen")
     client.xadd(
         f"{stream}.dead",
         {"type": "bill", "original_id": ids[4], "original_stream": stream, "error": "KeyError: x", "deliveries": "2"},
     )
+    daemon.wait(lambda: totals(daemon, "bill").get("dead_lettered") == 1, PATIENCE, "the dead letter is not seen")
     client.xack(stream, "billing", ids[4])
     expected = {"sent": 5.0, "started": 6.0, "retried": 1.0, "succeeded": 4.0, "dead_lettered": 1.0}
-    daemon.wait(lambda: totals(daemon, "bill") == expected, 10, "the counts differ")
+    daemon.wait(lambda: totals(daemon, "bill") == expected, PATIENCE, "the counts differ")
     daemon.end()
     assert [group["name"] for group in client.xinfo_groups(stream)] == ["billing"]
     assert not list(client.scan_iter("*tasktrail*"))
@@ -63,6 +67,11 @@ async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run
     daemon = await asyncio.to_thread(run, "--source", url)
     body = json.dumps({"type": "order"}).encode()
 
+    async def told(kind: str, count: int) -> None:
+        """Topics are read beside one another: what comes next must not overtake this."""
+        has_come = lambda: totals(daemon, "order").get(kind) == count  # noqa: E731
+        await asyncio.to_thread(daemon.wait, has_come, PATIENCE, f"not {count} are {kind}")
+
     def original(topic: str, offset: int, prefix: str) -> list[tuple[str, bytes]]:
         return [
             (f"{prefix}original-topic", topic.encode()),
@@ -76,10 +85,11 @@ async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run
     try:
         for _ in range(4):
             await producer.send_and_wait(main, body, partition=0)
+        await told("sent", 4)
         await producer.send_and_wait(topics[1], body, partition=0, headers=original(main, 3, "kafka_"))
-        retried = lambda: totals(daemon, "order").get("retried") == 1  # noqa: E731
-        await asyncio.to_thread(daemon.wait, retried, 20, "the retry is not seen")
+        await told("retried", 1)
         await producer.send_and_wait(topics[2], body, partition=0, headers=original(topics[1], 0, "kafka_dlt-"))
+        await told("dead_lettered", 1)
     finally:
         await producer.stop()
     consumer = AIOKafkaConsumer(bootstrap_servers=kafka, group_id=group, enable_auto_commit=False)
@@ -91,5 +101,5 @@ async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run
         await consumer.stop()
     expected = {"sent": 4.0, "retried": 1.0, "dead_lettered": 1.0, "succeeded": 3.0}
     seen = lambda: totals(daemon, "order") == expected  # noqa: E731
-    await asyncio.to_thread(daemon.wait, seen, 20, "the counts differ")
+    await asyncio.to_thread(daemon.wait, seen, PATIENCE, "the counts differ")
     assert (await asyncio.to_thread(daemon.json, f"/api/tasks/{main}-0-3"))["state"] == "dead_lettered"
