@@ -27,7 +27,17 @@ from collector.formats.celery_messages import (
     waiting,
 )
 from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
-from collector.formats.decoded import LONGEST_BODY, Decode, Decoded, Format, MalformedError, Reject, check_length
+from collector.formats.decoded import (
+    LONGEST_BODY,
+    NOT_JSON,
+    Decode,
+    Decoded,
+    Format,
+    MalformedError,
+    Reject,
+    check_length,
+    not_json,
+)
 from collector.model.event import Event
 from collector.model.record import Batch
 
@@ -36,7 +46,6 @@ EVENTS, RESULTS, QUEUE, FIREHOSE = "", "result", "queue", "firehose"
 
 _STEP = "\x06\x16"
 """What stands between a queue's name and its priority in the key of its list."""
-_BAD = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class _Properties(msgspec.Struct, gc=False):
@@ -127,11 +136,9 @@ class _Celery:
                 read(index, abouts[index], body, batch.received_at if times is None else times[index])
             except MalformedError as error:
                 out.rejects.append(Reject(index, error.reason, error.detail))
-            except RecursionError:
-                out.rejects.append(Reject(index, "too_deep", "nested too deeply"))
-            except _BAD as error:
-                reason = "not_an_object" if isinstance(error, msgspec.ValidationError) else "not_json"
-                out.rejects.append(Reject(index, reason, str(error)))
+            except NOT_JSON as error:
+                wrong = not_json(error, "not_an_object")
+                out.rejects.append(Reject(index, wrong.reason, wrong.detail))
 
     def _all_regular(self, bodies: list[bytes], start: int, end: int) -> bool:
         """Take records of events at once, where all are regular and none was read before; else False, untouched."""
@@ -141,7 +148,7 @@ class _Celery:
                 return False
             envelopes = list(map(_regular, part))
             listed = list(map(_told, [envelope.body for envelope in envelopes]))
-        except _BAD:
+        except NOT_JSON:
             return False
         if self._is_doubled and not self._memory.tags.add([one.properties.delivery_tag for one in envelopes]):
             return False
@@ -214,7 +221,7 @@ class _Celery:
             content = _as_json(content, content_type)
         try:
             wires = _many(content) if content[:1] == b"[" else [_one(content)]
-        except _BAD as error:
+        except NOT_JSON as error:
             wires = self._piecemeal(index, content, error)
         if self._is_doubled and tag is not None and not self._memory.tags.add([str(tag)]):
             self._out.ignored += len(wires)  # the same publication, on another channel
@@ -239,7 +246,7 @@ class _Celery:
         for raw in _elements(content):
             try:
                 wires.append(_one(raw))
-            except _BAD as wrong:
+            except NOT_JSON as wrong:
                 self._out.rejects.append(Reject(index, "not_an_object", str(wrong)))
         return wires
 
@@ -272,7 +279,7 @@ class _Celery:
                     continue
                 queue = queued.properties.delivery_info.routing_key
                 self._once(index, queued, queue if isinstance(queue, str) and queue else key.partition(_STEP)[0])
-            except _BAD as error:
+            except NOT_JSON as error:
                 self._out.rejects.append(Reject(index, "not_an_object", str(no_message(error))))
 
     def _once(self, index: int, queued: Queued, queue: str) -> None:
@@ -293,7 +300,7 @@ class _Celery:
             self._out.ignored += 1
         except MalformedError as error:
             self._out.rejects.append(Reject(index, error.reason, error.detail))
-        except _BAD as error:
+        except NOT_JSON as error:
             self._out.rejects.append(Reject(index, "not_an_object", str(no_message(error))))
 
     # RabbitMQ
@@ -343,7 +350,7 @@ def _as_json(content: bytes, content_type: str) -> bytes:
         raise MalformedError("not_json", "events are read as JSON or msgpack: set `event_serializer` to json")
     try:
         return msgspec.json.encode(_packed(content))
-    except (*_BAD, TypeError, OverflowError) as error:
+    except (*NOT_JSON, TypeError, OverflowError) as error:
         raise MalformedError("not_msgpack", str(error)) from error
 
 
