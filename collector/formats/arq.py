@@ -79,6 +79,7 @@ class Decoder(values.Telling):
                 if self._tries.noted(job, at):
                     self._tries.begin(job, at, at)
             case "in-progress", b"del":
+                job.is_unheard = False  # notifications keep their order: that of its start was before our time
                 self._tries.stop(job, at, at, self._due(job))
             case "in-progress", b"expired":
                 self._tries.lose(job, at)

@@ -24,8 +24,8 @@ UNSEEN = 100
 """Tries that are told of though they were not seen, because a later one was counted."""
 RUN_SECONDS = 0.5
 """How long a try must last to have run for certain."""
-LOOK_SECONDS = 1.0
-"""How long after a look has found something the notification of the same may be heard."""
+LOOK_SECONDS = 10.0
+"""How long after a look has found something the notification of the same may be heard, on a busy machine."""
 NAME_SECONDS = 2.0
 """How long a task without a name waits for it."""
 AGAIN_SECONDS = 10.0
@@ -63,11 +63,13 @@ class Job(msgspec.Struct):
     is_noted: bool = False
     """Whether notifications tell of it: then looks are late."""
     looked: float = 0.0
-    """When the newest try was found by a look, before any notification told of it."""
+    """When a try was last found by a look."""
+    is_unheard: bool = False
+    """Whether no notification has told of that try."""
 
     def begin_life(self) -> None:
         """The id is used again."""
-        self.is_sent = self.is_running = self.is_told = self.is_over = self.owes = False
+        self.is_sent = self.is_running = self.is_told = self.is_over = self.owes = self.is_unheard = False
         self.tries = 0
         self.born = self.began = self.stopped = None
         self.sure_at = self.expires = 0.0
@@ -80,6 +82,7 @@ class Tries:
         self._tell = tell
         self._jobs: Remembered[Job] = Remembered(JOBS)
         self._waiting: dict[str, Job] = {}
+        self._at = 0.0
 
     def known(self, task_id: str) -> Job | None:
         """A task that was heard of."""
@@ -129,14 +132,15 @@ class Tries:
             self.stop(job, None, at)
         job.tries = min(job.tries + 1, TRIES)
         job.is_running, job.is_told, job.began = True, False, time
-        job.looked = at if time is None else 0.0
+        if time is None:
+            job.looked, job.is_unheard = self._at, True
         self._wait(job, at + RUN_SECONDS)
 
     def noted(self, job: Job, at: float) -> bool:
-        """A notification tells of a try; whether it is news, and not of one that a look has just found."""
+        """A notification tells of a try; whether it is news, and not of one that a look found, which may be over."""
         job.is_noted = True
-        is_news = not (job.is_running and job.looked and at - job.looked < LOOK_SECONDS)
-        job.looked = 0.0
+        is_news = not (job.is_unheard and at - job.looked < LOOK_SECONDS)
+        job.is_unheard = False
         return is_news
 
     def counted(self, job: Job, count: int, at: float) -> None:
@@ -211,7 +215,8 @@ class Tries:
         self._fact(job, kind, attempt=last or None, **fields)
 
     def release(self, at: float) -> None:
-        """Tell what waited until now."""
+        """Tell what waited until now. Before anything else of that moment."""
+        self._at = at
         for job in list(self._waiting.values()) if self._waiting else ():
             if job.sure_at <= at:
                 self._settle(job)

@@ -265,7 +265,7 @@ def test_huey_is_told_as_far_as_it_can_be(server: Broker, run: Callable[..., Dae
     requirements = ["huey==3.5.4", "redis"]
     consumer = ["-m", "huey.bin.huey_consumer", "huey_jobs.huey", "-w", "2", "-s", "1"]
     made = Stage(_python("huey-3.5.4", requirements), "huey_jobs", server.address, tmp_path, consumer)
-    client = redis.Redis.from_url(server.address)
+    client = redis.Redis.from_url(server.address, socket_timeout=PATIENCE)
     client.hset("huey.results.work", "an-old-one", pickle.dumps("fine"))
     daemon = run("--source", f"huey+{server.address}")
     daemon.wait(lambda: "add the Huey hook" in str(daemon.source("huey")), PATIENCE, "nothing is said")
@@ -298,7 +298,7 @@ def test_dramatiq_is_told_as_far_as_it_can_be(server: Broker, run: Callable[...,
     worker = ["-m", "dramatiq", "dramatiq_redis_jobs", "--processes", "1", "--threads", "4"]
     python = _python("dramatiq-redis-2.2.1", ["dramatiq[redis]==2.2.1"])
     made = Stage(python, "dramatiq_redis_jobs", server.address, tmp_path, worker)
-    client = redis.Redis.from_url(server.address)
+    client = redis.Redis.from_url(server.address, socket_timeout=PATIENCE)
     daemon = run("--source", f"dramatiq+{server.address}/work")
     daemon.wait(lambda: "add the Dramatiq hook" in str(daemon.source("dramatiq")), PATIENCE, "nothing is said")
     ours: set[str] = set()

@@ -216,6 +216,15 @@ def test_a_quick_job_is_told_by_its_result():
     assert decode(batch(result(), key("arq:retry:a", "1", "string"), at=T0 + 60)).events == []
 
 
+def test_a_notification_that_is_behind_the_result_is_no_other_try():
+    """On a busy machine a job may be read to its end before it is heard that it began: it ran once."""
+    decode = arq.Decoder()
+    assert told(decode(batch(result()))) == [("sent", None), ("started", 1), ("succeeded", 1)]
+    late = [note("arq:in-progress:a", "set"), note("arq:in-progress:a", "del"), note("arq:result:a", "set")]
+    assert told(decode(batch(*late, at=T0 + 4, tap="redis-pubsub"))) == []
+    assert told(decode(batch(at=T0 + 60))) == []
+
+
 @pytest.mark.parametrize("text", ["max 3 retries exceeded", "function 'f' not found", "job expired"])
 def test_a_job_that_arq_gives_up_ran_no_more(text):
     """Of a result that says so the last try is none; the one before is the one that failed."""
