@@ -204,7 +204,7 @@ def test_the_daemon_has_the_truth(stage: tuple[str, Stage], server: Broker, run:
     nothing of ours is left after kill -9.
     """
     url, made = stage
-    client = redis.Redis.from_url(server.address)
+    client = redis.Redis.from_url(server.address, socket_timeout=PATIENCE)
     tasks = made.folder / "tasks.yaml"
     tasks.write_text("tasks:\n- {match: '*', semantics: must_complete, owner: shop}\n")
     daemon = run("--source", url, "--tasks", str(tasks))
