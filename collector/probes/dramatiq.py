@@ -42,6 +42,7 @@ class DramatiqQueues:
     def look(self, known: Collection[str], now: float) -> Steps:
         """Lengths and the first of each queue; then when those were sent, and which are tried again."""
         yield from self._finder.go_on(now)
+        known = [queue for queue in known if not queue.endswith((_DELAYED, _DEAD))]
         names = chosen(self._queues, self._found(), known)
         p = self._prefix
         rows = yield from ask_each(

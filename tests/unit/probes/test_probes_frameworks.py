@@ -102,7 +102,7 @@ async def test_dramatiq_tells_what_is_held_and_what_is_tried_again():
         "dramatiq:mail.XQ.msgs": {"x": message},
         "dramatiq:__heartbeats__": Ranked(w=1),
     }
-    reading = await look(DramatiqQueues(), RedisKeys(keys))
+    reading = await look(DramatiqQueues(), RedisKeys(keys), ["mail.DQ", "mail.XQ"])
     assert lengths(reading) == {"mail": {"ready": 2, "unacked": 1, "delayed": 2, "retrying": 1}}
     assert values(reading, OLDEST) == {"mail": pytest.approx(12)}
 
