@@ -99,8 +99,8 @@ def test_each_dead_message_is_one_record_over_kill_and_restart(
     assert {(one["origin"]["topic"], one["origin"]["partition"], one["origin"]["group"]) for one in left} == {
         (topic, 0, "billing")
     }
-    assert {(one["task"], one["queue"], one["error"], one["owner"], one["frame"], one["place"]) for one in left} == {
-        ("order.bill", topic, "java.sql.SQLException", "shop", "shop.Orders.save", f"{topic}-dlt/0")
+    assert {(one["task"], one["error"], one["owner"], one["frame"], one["place"]) for one in left} == {
+        ("order.bill", "java.sql.SQLException", "shop", "shop.Orders.save", f"{topic}-dlt/0")
     }
     assert {one["receipt"] for one in left} == {str(n) for n in range(COUNT)}
     daemon = run(*arguments)
