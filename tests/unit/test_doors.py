@@ -21,7 +21,7 @@ SETTINGS = Settings(state="none", tls_cert_file=str(PEM))
 
 async def test_the_listener_speaks_tls(caplog: pytest.LogCaptureFixture) -> None:
     """With a certificate it is asked over https, by who trusts that, and over nothing older or plainer."""
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", logger="tasktrail")
     trusting = ssl.create_default_context(cafile=str(PEM))
     old = ssl.create_default_context(cafile=str(PEM))
     async with running(SETTINGS) as made, aiohttp.ClientSession() as http:

@@ -114,7 +114,7 @@ async def test_limits_cut_results_with_a_warning(asked) -> None:
         assert (status, body["warnings"], len(body["data"]["result"])) == (200, [prometheus.TRUNCATED], 1)
         assert len((await asked.data(path, limit=2, **more))["result"]) == 2
     status, body = await asked.answer("labels", limit=2)
-    assert (body["data"], body["warnings"]) == (["__name__", "error"], [prometheus.TRUNCATED])
+    assert (body["data"], body["warnings"]) == (["__name__", "bound"], [prometheus.TRUNCATED])
     status, body = await asked.answer("series", match="task_run_seconds_bucket", limit=3)
     assert (len(body["data"]), body["warnings"]) == (3, [prometheus.TRUNCATED])
 
