@@ -33,7 +33,8 @@ class Past:
             return
         if len(self._slots) == SLOTS:
             self._count -= len(self._slots[0][0])
-        self._slots.append((labels, values.astype(np.float32)))
+        with np.errstate(all="ignore"):  # what does not fit is no number
+            self._slots.append((labels, values.astype(np.float32)))
         self._count += len(labels)
         while self._count > MOST_VALUES:
             self._count -= len(self._slots.popleft()[0])

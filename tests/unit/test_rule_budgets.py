@@ -38,18 +38,18 @@ class Bench:
         self.costs: dict[str, float] = {}
         self.slots: dict[str, list[tuple[float, float]]] = defaultdict(list)
         """Slots at which each rule was evaluated, and how late by the wall that was."""
-        rows, slot = Group._rows, Group._slot
+        result, slot = Group._result, Group._slot
 
         def costly(group, rule, querier, at):
             self.spent += self.costs.get(rule.name, 0.0)
             self.wall += self.costs.get(rule.name, 0.0)
-            return rows(group, rule, querier, at)
+            return result(group, rule, querier, at)
 
         def noted(group, rule, querier, at, *, is_blind):
             self.slots[rule.name].append((round(at - T0, 3), self.wall - at))
             return slot(group, rule, querier, at, is_blind=is_blind)
 
-        monkeypatch.setattr(Group, "_rows", costly)
+        monkeypatch.setattr(Group, "_result", costly)
         monkeypatch.setattr(Group, "_slot", noted)
         self.made = pipeline(text, cpu=lambda: self.spent)
 
