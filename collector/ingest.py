@@ -150,10 +150,10 @@ class Ingest:
         self._observe_found()
 
     def _observe_found(self) -> None:
-        found = self._stitcher.promises.out
-        if found.codes or found.errors:
-            observe(found, self._store)
-            found.clear()
+        for found in (self._stitcher.promises.out, self._stitcher.findings.out):
+            if found.codes or found.errors or found.measures:
+                observe(found, self._store)
+                found.clear()
 
     def expire(self, at: float) -> bool:
         """Let the trails decide what was waiting for `at`. True while there is more to do at this instant."""
@@ -167,6 +167,7 @@ class Ingest:
     def gap(self, gap: Gap) -> None:
         """A source has a hole: what is missing in it is no finding."""
         self._stitcher.promises.gap(gap.source, gap.start, gap.end)
+        self._stitcher.findings.holes.add(gap.source, gap.start, gap.end)
 
     def _tell_drops(self, axis: Axis, batch: Batch, events: Sequence[Event]) -> None:
         """A worker's hook says by the label `dropped` of a heartbeat how many events it had no room for: a hole."""

@@ -122,7 +122,8 @@ class Pipeline:
             self.store.hosts.is_exposed = True
         self.casebook = Casebook(self.store, self.stitcher)
         self.ingest = Ingest(self.stitcher, self.store, telemetry)
-        self.stitcher.promises.is_known = self._knows
+        self.stitcher.promises.is_known = self.stitcher.findings.holes.is_known = self._knows
+        self.stitcher.findings.storms.starts = self._starts
         self.declared = Declared(self.store, self.rows)
         self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
@@ -143,6 +144,7 @@ class Pipeline:
         A deadline holds for what is sent from then on, an owner for what begins to fire.
         """
         self.stitcher.promises.use(contracts)
+        self.stitcher.findings.use(contracts)
         self.declared.use(contracts)
         self.grouping.dressing.contracts = contracts
 
@@ -248,6 +250,11 @@ class Pipeline:
     def _knows(self, source: str) -> bool:
         """Whether a source has told all up to the instant that is evaluated; one that is no more never will."""
         return all(self._is_seen(axis, LONGEST_LAG) for axis in self.axes if axis.name == source)
+
+    def _starts(self, row: int, since: float, until: float) -> float:
+        """How many starts a row had in a time."""
+        series = self.store.of_rows("task_started_total", [row])
+        return 0.0 if series is None else float(self.store.increase(series, since, until).sum())
 
     def _is_seen(self, axis: Axis, patience: float) -> bool:
         """Live, a source must be up and not lag; along a backlog, it must have been read past the instant."""

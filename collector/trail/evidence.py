@@ -127,6 +127,11 @@ class Notes:
             newest.setdefault((note[1], note[2]), note)
         return list(newest.values())
 
+    def latest(self, row: int, error: int) -> tuple[int, str] | None:
+        """Home and id of the last task of a row that was retried after this error."""
+        ring = self._rings.get(row * STRIDE + FACT_CODE["retried"], ())
+        return next(((home, task_id) for _, home, task_id, other in reversed(ring) if other == error), None)
+
     def slowest(self, rows: Iterable[int], measures: Iterable[str], since: float) -> list[Note]:
         """The tasks with the longest durations of these rows, longest first."""
         codes = {row * 3 + MEASURES.index(measure) for measure in measures if measure in MEASURES for row in rows}

@@ -27,7 +27,7 @@ REASONS: tuple[str, ...] = (
     "trail_facts",  # one trail had more facts than the bound; its oldest were cut
     "dead_letters",  # more open dead letters than are remembered beside their trails
     "keys_early",  # an idempotency key was forgotten before its time
-    "deadlines",  # a deadline was not judged: too many were open, its trail had left, or overlaps a hole of its source
+    "deadlines",  # something was not judged: too much was open, its trail had left, or overlaps a hole of its source
     "names",  # a task, queue or source had no room for a name of its own, and was counted as `_other`
 )
 
@@ -92,6 +92,10 @@ class Keep:
         """Facts held by open trails, for the estimate of bytes."""
         self.leave: Callable[[Trail, float], None] | None = None
         """Told of each trail before it is frozen or let go, with the axis time."""
+        self.overlook: Callable[[Trail, float], None] = lambda _trail, _at: None
+        """Told of each open trail that is not over, when the wheel comes round, with the axis time."""
+        self.farewell: Callable[[Trail], None] = lambda _trail: None
+        """Told of each trail before it is frozen or let go; it may change what is found of it."""
         self._settler = settler
         self._by_name: dict[str, Home] = {}
         self._frozen_bytes = 0.0
@@ -186,6 +190,7 @@ class Keep:
             if is_over:
                 self.wheel.arm(trail, trail.end_at + bounds.horizon_seconds)
                 return
+            self.overlook(trail, at)
             pause = min(_REVISIT_LONGEST, max(bounds.horizon_seconds, (at - trail.born) / 4))
             self.wheel.arm(trail, min(at + pause, trail.born + bounds.open_seconds))
 
@@ -194,6 +199,7 @@ class Keep:
         home = self.homes[trail.home]
         if self.leave is not None:
             self.leave(trail, at)
+        self.farewell(trail)
         if trail.marks & M_IRREGULAR:
             if trail.due:
                 self._settler.settle(trail, float("inf"), out)
@@ -273,6 +279,7 @@ class Keep:
         home = self.homes[trail.home]
         if self.leave is not None:
             self.leave(trail, at)
+        self.farewell(trail)
         if trail.trace_id or trail.parent_id or trail.root_id:
             home.links.add(trail, at)
         data = self._encode(trail)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collector.model.event import Event
 from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.trail.findings.judge import Findings
 from collector.trail.keep import Home, Keep
-from collector.trail.lifecycle import IS_FAILURE, RETRIED
+from collector.trail.lifecycle import IS_FAILURE, RETRIED, STARTED
 from collector.trail.promises import Promises
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
@@ -35,7 +36,15 @@ class Misfits:
     """The slow ways of one stitcher."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one stitcher
-        self, rows: Rows, errors: Errors, texts: Texts, settler: Settler, keep: Keep, promises: Promises, grace: float
+        self,
+        rows: Rows,
+        errors: Errors,
+        texts: Texts,
+        settler: Settler,
+        keep: Keep,
+        promises: Promises,
+        findings: Findings,
+        grace: float,
     ) -> None:
         self._rows = rows
         self._errors = errors
@@ -43,6 +52,7 @@ class Misfits:
         self._settler = settler
         self._keep = keep
         self._promises = promises
+        self._findings = findings
         self._grace = grace
         self.failed: list[Trail] = []
         """What failed for good in this batch, and must not."""
@@ -93,6 +103,8 @@ class Misfits:
             if is_repeat(trail, kind, event, time, at, self._grace):
                 return self._repeat(trail, event, kind)
             if row == trail.row and roll(trail, kind, event, time, at):
+                if kind == STARTED:
+                    self._findings.soon(trail, at)
                 return REGULAR
         self._keep.irregular_facts -= len(trail.facts or ())
         facts = promote(trail)
@@ -153,6 +165,7 @@ class Misfits:
         elif self._settler.is_must is not None and self._settler.is_must(row):
             self.failed.append(trail)
         self._settler.emit(trail, kind, row, at, trail.error, out)
+        self._findings.soon(trail, at)
 
     def open_dead_letters(self, out: Transitions) -> None:
         """What failed for good and must be completed is a dead letter, which only irregular trails can have."""
@@ -162,6 +175,11 @@ class Misfits:
                 held = len(trail.facts or ())
                 self._keep.irregular_facts += len(promote(trail)) - held
             self.settle(trail, out)
+
+    def is_first_success(self, trail: Trail, event: Event, at: float) -> bool:
+        """Whether a success is the first for its idempotency key, which the event may be the one to name."""
+        fill(trail, event, self._texts)
+        return self._settler.is_first_success(trail, at)
 
     def sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
         """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
@@ -197,3 +215,4 @@ class Misfits:
         keep.irregular_facts += len(trail.facts or ()) - held
         if self._promises.is_asked:
             self._promises.judge(trail)
+        self._findings.settled(trail, lives)

@@ -203,6 +203,26 @@ class Promises:
             return 0.0
         return self._due(sent, self.terms(trail.row).deadline or 0.0)
 
+    # Over a restart
+
+    def saved(self) -> list[tuple[int, str, int, float]]:
+        """What is finished and waits for its deadline: home, task id, row, and when it is due."""
+        return [(*key, *due) for key, due in self._failed.items()]
+
+    def restore(self, saved: list[tuple[int, str, int, float]]) -> None:
+        """Go on with what was saved, after the trails were restored: each is judged when it is due."""
+        for home, task_id, row, due in saved:
+            self._failed[home, task_id] = row, due
+            heapq.heappush(self._heap, (due, home, task_id))
+        if not self.is_asked:
+            return
+        for each in self._keep.homes:
+            trails = list(each.open.values())
+            self.welcome(trails)
+            for trail in trails:
+                if trail.marks & M_IRREGULAR and self.terms(trail.row).deadline is not None:
+                    self.judge(trail)
+
     # The verdict
 
     def judge(self, trail: Trail) -> None:

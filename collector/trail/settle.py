@@ -18,6 +18,7 @@ from collector.trail.lifecycle import (
     IS_FINAL,
     IS_TRY_END,
     KIND_COUNT,
+    RETRIED,
     SENT,
     STARTED,
     SUCCEEDED,
@@ -79,6 +80,8 @@ class Settler:
         """The same for idempotency keys."""
         self.dead_overflow = 0
         self.keys_early = 0
+        self.retried: Callable[[int, float], None] = lambda _row, _at: None
+        """Told of each try that will be made again: row, axis time."""
         self.is_must: Callable[[int], bool] | None = None
         """Whether what is counted under a row must be completed: where it failed for good, it is a dead letter."""
 
@@ -118,6 +121,8 @@ class Settler:
         code = row * STRIDE + fact
         if fact < KIND_COUNT and IS_FAILURE[fact]:
             out.errors.append((code, error, at))
+            if fact == RETRIED:
+                self.retried(row, at)
         else:
             out.codes.append(code)
             out.ats.append(at)

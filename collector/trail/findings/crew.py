@@ -1,0 +1,239 @@
+"""Workers by their signs of life: heartbeats, online, offline. Who is there, and who is gone since when.
+
+A worker is gone when three heartbeats are missing (10 s at least), when it begins again under its name, or for good
+after it said that it leaves. One that never gave a sign of life is never gone. What its tasks do is a sign of life,
+too, which is looked for before it is believed gone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from collector.model.event import WORKER_KINDS, Event
+from collector.trail.findings.holes import LATER, Holes
+from collector.trail.findings.sight import Departure
+from collector.trail.findings.skew import SEEN, skew
+from collector.trail.tally import Placed
+
+MISSED = 3
+LEAST_SECONDS = 10.0
+LEAVING_SECONDS = 60.0
+"""How long a worker that said it leaves may still finish what it has."""
+_UNTOLD = 60.0
+"""Seconds between two heartbeats, where only one was seen."""
+_GAPS = 5
+_ONLINES = 4
+MOST = 20_000
+FORGOTTEN = 3_600.0
+"""Seconds after which nobody asks for a worker that is gone."""
+_SKIMMED = 50
+_SIGNS = frozenset(WORKER_KINDS)
+_UNBELIEVABLE = 7
+"""Digits of a number of tasks."""
+
+
+class Worker(msgspec.Struct, array_like=True):
+    """One worker. Times are axis times."""
+
+    home: int
+    name: str
+    source: str
+    """Which of the sources tells of it."""
+    last_at: float
+    """Its last sign of life."""
+    beat_at: float = 0.0
+    """Its last heartbeat; 0.0: none."""
+    beat_time: float = 0.0
+    gaps: list[float] = []
+    """Seconds between its last heartbeats."""
+    onlines: list[tuple[float, float]] = []
+    """When it began: by its own clock where it named a time, and on the axis."""
+    offline_at: float = 0.0
+    gone_at: float = 0.0
+    """When it was last seen, once it is believed gone without a word; 0.0: it is not."""
+    due: float = 0.0
+    """When to look after it next."""
+    handled: float = 0.0
+    """Up to when it was looked after."""
+    active: int = -1
+    """Tasks that it said it has in hand; -1: it does not say."""
+    offsets: list[float] = []
+    is_skewed: bool = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a heartbeat after which it is gone."""
+        return max(LEAST_SECONDS, MISSED * (max(self.gaps) if self.gaps else _UNTOLD))
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it is believed to be there."""
+        return not self.gone_at and not self.offline_at
+
+
+class Crew:
+    """All workers of one stitcher."""
+
+    def __init__(self, holes: Holes, grace: float) -> None:
+        self.all: dict[tuple[int, str], Worker] = {}
+        self.skewed: list[tuple[Worker, float]] = []
+        """Whose clocks were found wrong since this was last emptied, and when."""
+        self.version = 0
+        """Changes with anything that a gauge of workers says."""
+        self._holes = holes
+        self._grace = grace
+        self._heap: list[tuple[float, int, str]] = []
+
+    def take(self, home: int, source: str, events: Iterable[Event], ats: Iterable[float]) -> None:
+        """Signs of life among the events of a batch."""
+        for event, at in zip(events, ats, strict=True):
+            if event.worker and event.kind in _SIGNS and "dropped" not in (event.labels or {}):
+                self._sign(self._worker(home, source, event.worker, at), event, at)
+
+    def _worker(self, home: int, source: str, name: str, at: float) -> Worker:
+        worker = self.all.get((home, name))
+        if worker is None:
+            if len(self.all) >= MOST:
+                self.all.pop(min(self.all, key=lambda key: self.all[key].last_at))
+            worker = self.all[home, name] = Worker(home, name, source, at)
+            self.version += 1
+        return worker
+
+    def _sign(self, worker: Worker, event: Event, at: float) -> None:
+        active = (event.labels or {}).get("active", "")
+        told = int(active) if active.isdecimal() and len(active) < _UNBELIEVABLE else -1
+        if event.kind == "offline":
+            if at >= worker.last_at:
+                worker.offline_at, worker.active = at, -1
+                self.version += 1
+        else:
+            if event.kind == "online" and told <= 0:  # with work in hand it has only come back to its broker
+                self._online(worker, event.time or at, at)
+            elif event.kind == "heartbeat":
+                self._beat(worker, event.time or at, at, is_told=event.time is not None)
+            if at >= worker.offline_at and (at > worker.last_at or not worker.is_up):
+                self.version += (not worker.is_up) + (told != worker.active)
+                worker.offline_at = worker.gone_at = 0.0
+            if at >= worker.last_at:
+                worker.active = told
+        worker.last_at = max(worker.last_at, at)
+        self.look_after(worker)
+
+    def _online(self, worker: Worker, when: float, at: float) -> None:
+        if all(abs(when - other) > self._grace for other, _ in worker.onlines):  # else two channels tell of one
+            worker.onlines = sorted([*worker.onlines, (when, at)])[-_ONLINES:]
+
+    def _beat(self, worker: Worker, time: float, at: float, *, is_told: bool) -> None:
+        if worker.beat_at and time > worker.beat_time:
+            worker.gaps = [*worker.gaps, time - worker.beat_time][-_GAPS:]
+        if time > worker.beat_time:
+            worker.beat_at, worker.beat_time = at, time
+            if is_told:
+                worker.offsets = [*worker.offsets, time - at][-SEEN:]
+                self._compare(worker, at)
+
+    def _compare(self, worker: Worker, at: float) -> None:
+        is_skewed = skew(worker.offsets) != 0.0
+        if is_skewed and not worker.is_skewed:
+            self.skewed.append((worker, at))
+        worker.is_skewed = is_skewed
+
+    # Who is gone
+
+    def look_after(self, worker: Worker) -> None:
+        """Note when to look after a worker, where it is not noted that it is looked after before."""
+        due = self._due(worker)
+        if due and (not worker.due or due < worker.due):
+            worker.due = due
+            heapq.heappush(self._heap, (due, worker.home, worker.name))
+
+    def _due(self, worker: Worker) -> float:
+        dues = [at + self._grace for _, at in worker.onlines]
+        if worker.offline_at:
+            dues.append(worker.offline_at + LEAVING_SECONDS + self._grace)
+        elif worker.beat_at and not worker.gone_at:
+            dues.append(worker.last_at + worker.patience + self._grace)
+        return min((due for due in dues if due > worker.handled), default=0.0)
+
+    def next_due(self) -> float | None:
+        """When somebody is to be looked after next; of those that gave signs since, some are put off."""
+        for _ in range(_SKIMMED):
+            if not self._heap or not self._put_off():
+                break
+        return self._heap[0][0] if self._heap else None
+
+    def _put_off(self) -> bool:
+        """Whether the first entry was of no use."""
+        due, home, name = self._heap[0]
+        worker = self.all.get((home, name))
+        if worker is not None and worker.due == due:
+            later = self._due(worker)
+            if later <= due:
+                return False
+            worker.due = 0.0
+            self.look_after(worker)
+        heapq.heappop(self._heap)
+        return True
+
+    def suspects(self, at: float) -> list[Worker]:
+        """Those whose tasks must be looked at, because they may be lost by `at`."""
+        found: list[Worker] = []
+        while (due := self.next_due()) is not None and due <= at:
+            _, home, name = heapq.heappop(self._heap)
+            worker = self.all[home, name]
+            if not self._holes.is_known(worker.source):
+                worker.due = at + LATER
+                heapq.heappush(self._heap, (worker.due, home, name))
+                continue
+            over = self._holes.over(worker.source, worker.last_at, due)
+            if over is not None and over > worker.last_at and worker.beat_at and not worker.offline_at:
+                worker.last_at = over  # its signs may lie in the hole: it has the time anew
+            else:
+                worker.handled = due
+                found.append(worker)
+            worker.due = 0.0
+            self.look_after(worker)
+        return found
+
+    def judge(self, worker: Worker, active_at: float, at: float) -> None:
+        """All tasks of a suspect were looked at, the last sign among them was at `active_at`: it is gone, or not."""
+        if active_at > worker.last_at:
+            worker.last_at = active_at
+            self.look_after(worker)
+        elif not worker.offline_at and worker.beat_at and worker.last_at + worker.patience + self._grace <= at:
+            worker.gone_at = worker.last_at
+            worker.active = -1
+            self.version += 1
+
+    def departure(self, home: int, start: Placed, limit: float) -> Departure | None:
+        """How a start's worker left after it, and when that is sure; `limit` is its longest run in seconds."""
+        worker = self.all.get((home, start.fact.worker))
+        if worker is None:
+            return None
+        grace = self._grace
+        found = [Departure(at + grace, "restarted") for when, at in worker.onlines if when > start.when][:1]
+        if worker.offline_at >= start.fact.at:
+            found.append(Departure(worker.offline_at + max(LEAVING_SECONDS, limit) + grace, "offline"))
+        if worker.gone_at >= start.fact.at:
+            found.append(Departure(worker.gone_at + worker.patience + grace, "silent"))
+        return min(found, default=None)
+
+    def forget(self, at: float) -> None:
+        """Let go of those who are gone for long."""
+        gone = [key for key, one in self.all.items() if not one.is_up and one.last_at < at - FORGOTTEN]
+        for key in gone:
+            del self.all[key]
+            self.version += 1
+
+    # Over a restart
+
+    def restore(self, workers: Sequence[Worker]) -> None:
+        """Go on with these workers."""
+        for worker in workers:
+            self.all[worker.home, worker.name] = worker
+            worker.due = 0.0
+            self.look_after(worker)
+        self.version += 1
