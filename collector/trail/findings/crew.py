@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import inf
 
 import msgspec
 
@@ -24,7 +26,8 @@ LEAVING_SECONDS = 60.0
 """How long a worker that said it leaves may still finish what it has."""
 _UNTOLD = 60.0
 """Seconds between two heartbeats, where only one was seen."""
-_GAPS = 5
+_BEATS = 6
+_SIGNS_KEPT = 16
 _ONLINES = 4
 MOST = 20_000
 FORGOTTEN = 3_600.0
@@ -36,24 +39,21 @@ _UNBELIEVABLE = 7
 
 
 class Worker(msgspec.Struct, array_like=True):
-    """One worker. Times are axis times."""
+    """One worker. Times are axis times, lists of them sorted and short."""
 
     home: int
     name: str
     source: str
     """Which of the sources tells of it."""
-    last_at: float
-    """Its last sign of life."""
-    beat_at: float = 0.0
-    """Its last heartbeat; 0.0: none."""
-    beat_time: float = 0.0
-    gaps: list[float] = []
-    """Seconds between its last heartbeats."""
+    signs: list[float] = []
+    """Its last signs of life; the first one is there from the beginning."""
+    beats: list[float] = []
+    """Its last heartbeats."""
     onlines: list[tuple[float, float]] = []
     """When it began: by its own clock where it named a time, and on the axis."""
+    silences: list[tuple[float, float]] = []
+    """When it was seen last before it was believed gone without a word, and up to when that was waited for."""
     offline_at: float = 0.0
-    gone_at: float = 0.0
-    """When it was last seen, once it is believed gone without a word; 0.0: it is not."""
     due: float = 0.0
     """When to look after it next."""
     handled: float = 0.0
@@ -61,17 +61,34 @@ class Worker(msgspec.Struct, array_like=True):
     active: int = -1
     """Tasks that it said it has in hand; -1: it does not say."""
     offsets: list[float] = []
+    """Its clock minus the axis, of its last heartbeats."""
     is_skewed: bool = False
-
-    @property
-    def patience(self) -> float:
-        """Seconds without a heartbeat after which it is gone."""
-        return max(LEAST_SECONDS, MISSED * (max(self.gaps) if self.gaps else _UNTOLD))
 
     @property
     def is_up(self) -> bool:
         """Whether it is believed to be there."""
-        return not self.gone_at and not self.offline_at
+        return not self.offline_at and not (self.silences and self.silences[-1][0] >= self.signs[-1])
+
+    def patience(self, seen: float) -> float:
+        """Seconds without a sign of life after which it was gone that was last seen then: by its habit until then."""
+        beats = [at for at in self.beats if at <= seen]
+        gaps = [
+            later - before
+            for before, later in pairwise(beats[-_BEATS:])
+            if not any(before <= gone < later for gone, _ in self.silences)
+        ]
+        return max(LEAST_SECONDS, MISSED * max(gaps, default=_UNTOLD))
+
+    def silence(self) -> tuple[float, float] | None:
+        """Since when and until when it was silent too long, that was not looked after yet; the end may lie ahead."""
+        if not self.beats or self.offline_at:
+            return None
+        for seen, following in pairwise((*self.signs, inf)):
+            if following - seen > LEAST_SECONDS and all(seen != gone for gone, _ in self.silences):
+                until = seen + self.patience(seen)
+                if following > until:
+                    return seen, until
+        return None
 
 
 class Crew:
@@ -97,43 +114,35 @@ class Crew:
         worker = self.all.get((home, name))
         if worker is None:
             if len(self.all) >= MOST:
-                self.all.pop(min(self.all, key=lambda key: self.all[key].last_at))
-            worker = self.all[home, name] = Worker(home, name, source, at)
+                self.all.pop(min(self.all, key=lambda key: self.all[key].signs[-1]))
+            worker = self.all[home, name] = Worker(home, name, source, [at])
             self.version += 1
         return worker
 
     def _sign(self, worker: Worker, event: Event, at: float) -> None:
+        was_up, was_active, newest = worker.is_up, worker.active, worker.signs[-1]
         active = (event.labels or {}).get("active", "")
         told = int(active) if active.isdecimal() and len(active) < _UNBELIEVABLE else -1
+        worker.signs = _with(worker.signs, at)
         if event.kind == "offline":
-            if at >= worker.last_at:
-                worker.offline_at, worker.active = at, -1
-                self.version += 1
-        else:
-            if event.kind == "online" and told <= 0:  # with work in hand it has only come back to its broker
-                self._online(worker, event.time or at, at)
-            elif event.kind == "heartbeat":
-                self._beat(worker, event.time or at, at, is_told=event.time is not None)
-            if at >= worker.offline_at and (at > worker.last_at or not worker.is_up):
-                self.version += (not worker.is_up) + (told != worker.active)
-                worker.offline_at = worker.gone_at = 0.0
-            if at >= worker.last_at:
-                worker.active = told
-        worker.last_at = max(worker.last_at, at)
+            worker.offline_at = max(worker.offline_at, at if at >= newest else 0.0)
+        elif at >= worker.offline_at:
+            worker.offline_at = 0.0
+        if event.kind == "online" and told <= 0:  # with work in hand it has only come back to its broker
+            self._online(worker, event.time or at, at)
+        elif event.kind == "heartbeat":
+            worker.beats = _with(worker.beats, at)
+            if event.time is not None:
+                worker.offsets = [*worker.offsets, event.time - at][-SEEN:]
+                self._compare(worker, at)
+        if at >= newest:
+            worker.active = told
+        self.version += (was_up, was_active) != (worker.is_up, worker.active)
         self.look_after(worker)
 
     def _online(self, worker: Worker, when: float, at: float) -> None:
         if all(abs(when - other) > self._grace for other, _ in worker.onlines):  # else two channels tell of one
             worker.onlines = sorted([*worker.onlines, (when, at)])[-_ONLINES:]
-
-    def _beat(self, worker: Worker, time: float, at: float, *, is_told: bool) -> None:
-        if worker.beat_at and time > worker.beat_time:
-            worker.gaps = [*worker.gaps, time - worker.beat_time][-_GAPS:]
-        if time > worker.beat_time:
-            worker.beat_at, worker.beat_time = at, time
-            if is_told:
-                worker.offsets = [*worker.offsets, time - at][-SEEN:]
-                self._compare(worker, at)
 
     def _compare(self, worker: Worker, at: float) -> None:
         is_skewed = skew(worker.offsets) != 0.0
@@ -154,9 +163,10 @@ class Crew:
         dues = [at + self._grace for _, at in worker.onlines]
         if worker.offline_at:
             dues.append(worker.offline_at + LEAVING_SECONDS + self._grace)
-        elif worker.beat_at and not worker.gone_at:
-            dues.append(worker.last_at + worker.patience + self._grace)
-        return min((due for due in dues if due > worker.handled), default=0.0)
+        dues = [due for due in dues if due > worker.handled]
+        if (silence := worker.silence()) is not None:
+            dues.append(silence[1] + self._grace)
+        return min(dues, default=0.0)
 
     def next_due(self) -> float | None:
         """When somebody is to be looked after next; of those that gave signs since, some are put off."""
@@ -188,25 +198,31 @@ class Crew:
                 worker.due = at + LATER
                 heapq.heappush(self._heap, (worker.due, home, name))
                 continue
-            over = self._holes.over(worker.source, worker.last_at, due)
-            if over is not None and over > worker.last_at and worker.beat_at and not worker.offline_at:
-                worker.last_at = over  # its signs may lie in the hole: it has the time anew
+            silence = worker.silence()
+            over = None if silence is None else self._holes.over(worker.source, *silence)
+            if silence is not None and over is not None and over > silence[0]:
+                worker.signs = _with(worker.signs, over)  # its signs may lie in the hole: it has the time anew
+                worker.due = 0.0
+                self.look_after(worker)
             else:
-                worker.handled = due
+                worker.handled, worker.due = due, 0.0
                 found.append(worker)
-            worker.due = 0.0
-            self.look_after(worker)
         return found
 
-    def judge(self, worker: Worker, active_at: float, at: float) -> None:
-        """All tasks of a suspect were looked at, the last sign among them was at `active_at`: it is gone, or not."""
-        if active_at > worker.last_at:
-            worker.last_at = active_at
-            self.look_after(worker)
-        elif not worker.offline_at and worker.beat_at and worker.last_at + worker.patience + self._grace <= at:
-            worker.gone_at = worker.last_at
-            worker.active = -1
-            self.version += 1
+    def judge(self, worker: Worker, active: Iterable[float], at: float) -> None:
+        """All tasks of a suspect were looked at, with their facts at `active`: it is gone, or it is not."""
+        silence = worker.silence()
+        if silence is not None and silence[1] + self._grace <= at:
+            seen, until = silence
+            newest = max((sign for sign in active if seen < sign <= until), default=None)
+            if newest is None:
+                worker.silences = [*worker.silences, silence][-_ONLINES:]
+                if not worker.is_up:
+                    worker.active = -1
+                    self.version += 1
+            else:
+                worker.signs = _with(worker.signs, newest)
+        self.look_after(worker)
 
     def departure(self, home: int, start: Placed, limit: float) -> Departure | None:
         """How a start's worker left after it, and when that is sure; `limit` is its longest run in seconds."""
@@ -217,13 +233,12 @@ class Crew:
         found = [Departure(at + grace, "restarted") for when, at in worker.onlines if when > start.when][:1]
         if worker.offline_at >= start.fact.at:
             found.append(Departure(worker.offline_at + max(LEAVING_SECONDS, limit) + grace, "offline"))
-        if worker.gone_at >= start.fact.at:
-            found.append(Departure(worker.gone_at + worker.patience + grace, "silent"))
+        found += [Departure(until + grace, "silent") for seen, until in worker.silences if seen >= start.fact.at]
         return min(found, default=None)
 
     def forget(self, at: float) -> None:
         """Let go of those who are gone for long."""
-        gone = [key for key, one in self.all.items() if not one.is_up and one.last_at < at - FORGOTTEN]
+        gone = [key for key, one in self.all.items() if not one.is_up and one.signs[-1] < at - FORGOTTEN]
         for key in gone:
             del self.all[key]
             self.version += 1
@@ -237,3 +252,8 @@ class Crew:
             worker.due = 0.0
             self.look_after(worker)
         self.version += 1
+
+
+def _with(times: list[float], at: float) -> list[float]:
+    """Sorted times with one more; the newest of them."""
+    return times if at in times else sorted([*times, at])[-_SIGNS_KEPT:]

@@ -13,14 +13,16 @@ from collector.trail.trail import M_END, M_IRREGULAR, M_STARTED, Trail
 class Hunt:
     """One way through a home. Trails that come after its beginning are of no interest to it."""
 
-    def __init__(self, home: Home, workers: Sequence[Worker]) -> None:
+    def __init__(self, home: Home, workers: Sequence[Worker], grace: float) -> None:
         self.workers = workers
-        self.active = dict.fromkeys((worker.name for worker in workers), 0.0)
-        """Worker → the newest fact of its tasks, axis time."""
+        self.active: dict[str, set[float]] = {worker.name: set() for worker in workers}
+        """Worker → when facts of its tasks were, axis time."""
         self.held: list[Trail] = []
         """What they may have had in hand."""
         self.is_over = False
         self._home = home
+        self._since = min(worker.handled for worker in workers) - grace
+        """Ends after this are later than what is judged."""
         self._ids = iter(list(home.open))
 
     def step(self, most: int) -> int:
@@ -35,9 +37,9 @@ class Hunt:
             if trail.marks & M_IRREGULAR:
                 self._look(trail)
             elif trail.worker in active:
-                newest = max(trail.received_at, trail.started_at, trail.end_at)
-                active[trail.worker] = max(active[trail.worker], newest)
-                if trail.marks & (M_STARTED | M_END) == M_STARTED:
+                active[trail.worker].update((trail.received_at, trail.started_at, trail.end_at))
+                is_running = not trail.marks & M_END or trail.end_at > self._since
+                if trail.marks & M_STARTED and is_running:
                     self.held.append(trail)
         self.is_over = passed < most
         return passed
@@ -46,7 +48,7 @@ class Hunt:
         is_held = False
         for fact in trail.facts or ():
             if fact.worker in self.active:
-                self.active[fact.worker] = max(self.active[fact.worker], fact.at)
+                self.active[fact.worker].add(fact.at)
                 is_held = True
         if is_held:
             self.held.append(trail)

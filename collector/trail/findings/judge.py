@@ -244,7 +244,7 @@ class Findings:
         suspects = self.crew.suspects(at)
         for index in {worker.home for worker in suspects}:
             workers = [worker for worker in suspects if worker.home == index]
-            self._hunts.append(Hunt(self._keep.homes[index], workers))
+            self._hunts.append(Hunt(self._keep.homes[index], workers, self._grace))
         used = 0
         while self._hunts and used < most:
             hunt = self._hunts[0]

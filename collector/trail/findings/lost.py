@@ -6,26 +6,18 @@ from collections.abc import Iterator
 
 from collector.trail.findings.sight import Sight, Verdict
 from collector.trail.lifecycle import LOST
-from collector.trail.tally import Placed, executions
+from collector.trail.tally import executions
 
 _DEATHS = 2
 OFFLINE = "offline"
 
 
-def running(sight: Sight) -> list[Placed]:
-    """The starts of a life that has no final end, and that no end of a try or newer life took out of flight."""
-    if sight.life.final_when is not None or not sight.is_latest:
-        return []
-    return [start for start, end_at in executions(sight.life) if end_at is None]
-
-
 def lost(sight: Sight) -> Iterator[Verdict]:
-    """One for each start that was in flight when its worker left."""
-    for start in running(sight):
-        if start.fact.worker:
-            departure = sight.departure(start, sight.terms.time_limit or 0.0)
-            if departure is not None:
-                yield Verdict(start, departure.at, f"{departure.how} worker {start.fact.worker}")
+    """One for each start that was in flight when its worker left. An end that comes after that makes it good."""
+    for start, end_at in executions(sight.life):
+        departure = sight.departure(start, sight.terms.time_limit or 0.0) if start.fact.worker else None
+        if departure is not None and (end_at is None or end_at > departure.at - sight.grace):
+            yield Verdict(start, departure.at, f"{departure.how} worker {start.fact.worker}")
 
 
 def poison(sight: Sight) -> Iterator[Verdict]:

@@ -45,10 +45,10 @@ def test_the_interval_is_the_workers_own():
 def test_what_tasks_do_is_a_sign_of_life():
     """A worker whose heartbeats do not come, but whose tasks do, is there."""
     court = Court()
-    court.feed(*court.beats("w1", 0, 20), *started(court, 15), *started(court, 33, "b")).walk(47)
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15), *started(court, 28, "b")).walk(42)
     assert court.found() == []
-    court.walk(49)
-    assert court.found() == [("lost", 48.0), ("lost", 48.0)]
+    court.walk(44)
+    assert court.found() == [("lost", 43.0), ("lost", 43.0)]
 
 
 def test_a_restart_under_the_same_name_loses_what_ran():
@@ -83,6 +83,13 @@ def test_what_ends_is_not_lost():
         court.feed(*started(court, 10, kind), court.event(kind, 12 + number, kind, worker="w1"))
     court.feed(*court.beats("w1", 0, 20)).walk(500)
     assert court.found() == []
+
+
+def test_an_end_that_comes_too_late_makes_the_loss_good():
+    """What is lost is decided by what was there when it was due, not by what comes while that is waited for."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15), court.event("succeeded", 32, worker="w1")).walk(500)
+    assert (court.found(), court.state()) == ([("lost", 35.0), ("recovered lost", 35.0)], "succeeded")
 
 
 def test_a_worker_without_a_sign_of_life_is_never_gone():
