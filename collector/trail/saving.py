@@ -17,7 +17,8 @@ import msgspec
 
 from collector.model.part import Part
 from collector.trail.evidence import Notes, Saved
-from collector.trail.findings.judge import Findings, SavedFindings
+from collector.trail.findings.judge import Findings
+from collector.trail.findings.saved import SavedFindings
 from collector.trail.keep import Home, Keep
 from collector.trail.memory import Generations, Stamp
 from collector.trail.misfits import Misfits

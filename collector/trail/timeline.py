@@ -9,6 +9,7 @@ import msgspec
 
 from collector.model.event import TASK_KINDS
 from collector.trail.durations import runs
+from collector.trail.findings.lost import after
 from collector.trail.lifecycle import LOST, UNKNOWN
 from collector.trail.rows import Errors, Rows
 from collector.trail.tally import Life, Placed, lives_of, tries
@@ -110,7 +111,7 @@ def _state(trail: Trail, latest: Life) -> str:
     found = [one for one in trail.findings if one.key in whens]
     if any(one.name == UNKNOWN_LINE for one in found):
         return UNKNOWN
-    return LOST if any(one.name == LOST and not one.recovered_at for one in found) else state
+    return LOST if any(one.name == LOST and after([latest], one) is None for one in found) else state
 
 
 def findings_of(trail: Trail) -> list[str]:

@@ -63,6 +63,8 @@ class Worker(msgspec.Struct, array_like=True):
     offsets: list[float] = []
     """Its clock minus the axis, of its last heartbeats."""
     is_skewed: bool = False
+    is_unseen: bool = False
+    """Whether its source could not be believed when it was looked after last."""
 
     @property
     def is_up(self) -> bool:
@@ -181,7 +183,7 @@ class Crew:
         worker = self.all.get((home, name))
         if worker is not None and worker.due == due:
             later = self._due(worker)
-            if later <= due:
+            if later <= due or worker.is_unseen:
                 return False
             worker.due = 0.0
             self.look_after(worker)
@@ -195,13 +197,20 @@ class Crew:
             _, home, name = heapq.heappop(self._heap)
             worker = self.all[home, name]
             if not self._holes.is_known(worker.source):
+                worker.signs = [at + LATER]  # for all that is known: it has the time anew
+                worker.is_unseen = True
                 worker.due = at + LATER
                 heapq.heappush(self._heap, (worker.due, home, name))
+                continue
+            if worker.is_unseen:
+                worker.is_unseen, worker.due = False, 0.0
+                self.look_after(worker)
                 continue
             silence = worker.silence()
             over = None if silence is None else self._holes.over(worker.source, *silence)
             if silence is not None and over is not None and over > silence[0]:
-                worker.signs = _with(worker.signs, over)  # its signs may lie in the hole: it has the time anew
+                # its signs may lie in the hole: it has the time anew
+                worker.signs = [over, *(sign for sign in worker.signs if sign > over)]
                 worker.due = 0.0
                 self.look_after(worker)
             else:
@@ -217,6 +226,7 @@ class Crew:
             newest = max((sign for sign in active if seen < sign <= until), default=None)
             if newest is None:
                 worker.silences = [*worker.silences, silence][-_ONLINES:]
+                worker.signs = [sign for sign in worker.signs if sign >= seen]
                 if not worker.is_up:
                     worker.active = -1
                     self.version += 1

@@ -11,17 +11,18 @@ import heapq
 from collections.abc import Callable, Iterable
 from math import inf
 
-import msgspec
 import numpy as np
 
 from collector.model.contract import UNDECLARED, Contract, Contracts
 from collector.trail.bend import promote
 from collector.trail.evidence import Notes
 from collector.trail.findings.asked import asks, first_look, is_long, is_plain, is_strict
-from collector.trail.findings.crew import Crew, Worker
+from collector.trail.findings.crew import Crew
 from collector.trail.findings.holes import LATER, Holes
 from collector.trail.findings.hunt import Hunt
 from collector.trail.findings.late import LEAST_SECONDS
+from collector.trail.findings.lost import after
+from collector.trail.findings.saved import SavedFindings
 from collector.trail.findings.schedule import Schedules, Turn
 from collector.trail.findings.sight import Departure, Sight, Verdict
 from collector.trail.findings.skew import skew
@@ -29,7 +30,7 @@ from collector.trail.findings.storm import Storms
 from collector.trail.findings.table import KINDS, Kind
 from collector.trail.findings.usual import Usual
 from collector.trail.keep import Keep
-from collector.trail.lifecycle import LOST, REQUEUED, STARTED, STOPS_FLIGHT
+from collector.trail.lifecycle import LOST, REQUEUED
 from collector.trail.rows import Errors, Rows
 from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
@@ -52,15 +53,6 @@ _MOST = 32
 _LOOK = 16
 """What a judgement costs, counted in trails that are only passed by."""
 _FORGET_SECONDS = 60.0
-
-
-class SavedFindings(msgspec.Struct, array_like=True):
-    """What is saved of them besides the trails."""
-
-    workers: list[Worker] = []
-    usual: list[tuple[int, int, list[tuple[int, int]]]] = []
-    turns: list[tuple[tuple[str, str, str], Turn]] = []
-    storms: list[tuple[int, int]] = []
 
 
 class Findings:
@@ -94,6 +86,8 @@ class Findings:
         self._forgot_at = 0.0
         self._heap: list[tuple[float, int, str]] = []
         self._hunts: list[Hunt] = []
+        self._held: list[Trail] = []
+        """What workers had in hand that may be gone."""
         self._decided = 0.0
         keep.overlook, keep.farewell = self.overlook, self.farewell
         settler.retried = self.storms.retried
@@ -136,9 +130,7 @@ class Findings:
 
     def settled(self, trail: Trail, lives: list[Life]) -> None:
         """An irregular trail has one more fact."""
-        if trail.findings:
-            self._follow(trail, lives)
-        if self.is_asked or any(kind == REQUEUED for kind, _ in lives[-1].groups):
+        if trail.findings or self.is_asked or any(kind == REQUEUED for kind, _ in lives[-1].groups):
             self.arm(trail, lives[-1].order[-1].fact.at + self._grace)
 
     def watch(self, codes: Array, seconds: Array) -> None:
@@ -188,15 +180,20 @@ class Findings:
             self.crew.forget(at)
         self._beyond(at)
         used = self._hunt(at, most)
+        while used < most and not self._hunts and self._held:
+            trail = self._held.pop()
+            used += _LOOK
+            if self._keep.holds(trail):
+                self._look(trail)
         while used < most and not self._hunts and self._heap and self._heap[0][0] <= at:
             due, index, task_id = heapq.heappop(self._heap)
-            trail = self._keep.homes[index].open.get(task_id)
+            one = self._keep.homes[index].open.get(task_id)
             used += 1
-            if trail is not None and trail.look_at == due:
-                trail.look_at = 0.0
-                if not self._is_plain(trail):
+            if one is not None and one.look_at == due:
+                one.look_at = 0.0
+                if not self._is_plain(one):
                     used += _LOOK
-                    self._look(trail)
+                    self._look(one)
         return used
 
     def next_due(self) -> float | None:
@@ -207,7 +204,7 @@ class Findings:
             heapq.heappop(self._heap)
         dues = (self.crew.next_due(), self.schedules.next_due(), self.storms.next_due())
         least = min((due for due in dues if due is not None), default=inf)
-        if self._hunts:
+        if self._hunts or self._held:
             least = min(least, self._decided)
         least = min(least, self._heap[0][0] if self._heap else inf)
         return None if least == inf else least
@@ -253,8 +250,7 @@ class Findings:
                 del self._hunts[0]
                 for worker in hunt.workers:
                     self.crew.judge(worker, hunt.active[worker.name], at)
-                for trail in hunt.held:
-                    self.arm(trail, self._decided)
+                self._held += hunt.held
         return used
 
     # The verdict
@@ -280,9 +276,7 @@ class Findings:
             first = -inf if life is lives[0] else life.order[0].when
             span = first, inf if life is lives[-1] else life.order[-1].when
             due = min(due, self._judge_life(trail, life, span))
-        if trail.findings:
-            self._follow(trail, lives)
-        return due
+        return min(due, self._follow(trail, lives))
 
     def _judge_life(self, trail: Trail, life: Life, span: tuple[float, float]) -> float:
         """The same of one life; `span` is from when to when facts are its own, by their `when`."""
@@ -361,22 +355,21 @@ class Findings:
             if trail.due:
                 self._keep.decisions.arm(trail, trail.due)
 
-    def _follow(self, trail: Trail, lives: list[Life]) -> None:
-        """A loss is made good by whatever its task does after it."""
+    def _follow(self, trail: Trail, lives: list[Life]) -> float:
+        """A loss is made good by whatever its task does after it; gives when to look again."""
+        due = inf
         for one in trail.findings or ():
-            if one.name == LOST and not one.recovered_at:
-                later = (
-                    p.fact.at
-                    for life in lives
-                    for p in life.order
-                    if p.when > one.key and (p.kind == STARTED or STOPS_FLIGHT[p.kind])
-                )
-                at = min(later, default=None)
-                if at is not None:
-                    one.recovered_at = max(one.at, at)
-                    self.out.errors.append(
-                        (one.row * STRIDE + RECOVERED, self._errors.intern(LOST, is_ours=True), one.recovered_at)
-                    )
+            at = after(lives, one) if one.name == LOST and not one.recovered_at else None
+            if at is None:
+                continue
+            if at + self._grace > self._decided:
+                due = min(due, at + self._grace)
+                continue
+            one.recovered_at = max(one.at, at)
+            trail.findings = [*(trail.findings or ())]
+            code = one.row * STRIDE + RECOVERED
+            self.out.errors.append((code, self._errors.intern(LOST, is_ours=True), one.recovered_at))
+        return due
 
     # Over a restart
 

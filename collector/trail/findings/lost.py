@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from collector.trail.findings.sight import Sight, Verdict
-from collector.trail.lifecycle import LOST
-from collector.trail.tally import executions
+from collector.trail.lifecycle import LOST, STARTED, STOPS_FLIGHT
+from collector.trail.tally import Life, executions
+from collector.trail.trail import Found
 
 _DEATHS = 2
 OFFLINE = "offline"
@@ -18,6 +19,17 @@ def lost(sight: Sight) -> Iterator[Verdict]:
         departure = sight.departure(start, sight.terms.time_limit or 0.0) if start.fact.worker else None
         if departure is not None and (end_at is None or end_at > departure.at - sight.grace):
             yield Verdict(start, departure.at, f"{departure.how} worker {start.fact.worker}")
+
+
+def after(lives: Iterable[Life], found: Found) -> float | None:
+    """When, on the axis, a lost task did something after the start that was lost; None: it did nothing."""
+    later = (
+        p.fact.at
+        for life in lives
+        for p in life.order
+        if p.when > found.key and (p.kind == STARTED or STOPS_FLIGHT[p.kind])
+    )
+    return min(later, default=None)
 
 
 def poison(sight: Sight) -> Iterator[Verdict]:

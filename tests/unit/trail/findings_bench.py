@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collector.model.contract import Contracts
+from collector.trail.saving import Loader, Saver
 from collector.trail.transitions import FACTS, STRIDE
 from tests.unit.trail.conftest import Bench, T
 
@@ -53,3 +54,13 @@ class Court(Bench):
     def lines(self, task_id="a"):
         """The timeline's kinds."""
         return [one.kind for one in self.stitcher.find(task_id).events]
+
+
+def restarted(court, *contracts, **bounds):
+    """Another bench that goes on where this one was, as after a restart."""
+    again = Court(*contracts, **bounds)
+    loader = Loader(again.stitcher.parts)
+    for part in Saver(court.stitcher.parts).parts(1 << 30):
+        loader.take(part)
+    loader.finish()
+    return again
