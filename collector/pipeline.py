@@ -31,6 +31,7 @@ from collector.routing.message import Wording
 from collector.routing.routefile import Routing
 from collector.series import celery
 from collector.series.declared import Declared
+from collector.series.fleet import Fleet
 from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
@@ -125,6 +126,7 @@ class Pipeline:
         self.stitcher.promises.is_known = self.stitcher.findings.holes.is_known = self._knows
         self.stitcher.findings.storms.starts = self._starts
         self.declared = Declared(self.store, self.rows)
+        self.fleet = Fleet(self.store, self.stitcher.findings.crew.seen, self._knows)
         self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
         self.desk = Desk(routing, receivers, self.wording, keep=keep, say=lambda line: telemetry.said("%s", line))
@@ -150,8 +152,11 @@ class Pipeline:
 
     def _decide(self, at: float) -> bool:
         """Let trails decide what was waiting for `at`, and write what is declared. True while there is more to do."""
-        self.declared.write(round(at, 3))  # samples are of whole milliseconds, as instants are
-        return self.ingest.expire(at)
+        at_sample = round(at, 3)  # samples are of whole milliseconds, as instants are
+        self.declared.write(at_sample)
+        more = self.ingest.expire(at)
+        self.fleet.write(at_sample, self.stitcher.findings.crew.version)
+        return more
 
     def use(self, specs: Sequence[GroupSpec]) -> None:
         """Evaluate these rule groups from now on. Rules that were there before keep their alerts; those of others end.

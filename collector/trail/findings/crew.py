@@ -253,6 +253,10 @@ class Crew:
             del self.all[key]
             self.version += 1
 
+    def seen(self) -> list[tuple[str, str, bool, int]]:
+        """Each worker: source, name, whether it is up, and its tasks in hand, -1 where it does not say."""
+        return [(one.source, one.name, one.is_up, one.active) for one in self.all.values()]
+
     # Over a restart
 
     def restore(self, workers: Sequence[Worker]) -> None:
