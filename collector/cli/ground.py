@@ -38,6 +38,7 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
         {"semantics": "must_complete best_effort undeclared"},
     ),
     "task_deadline_seconds": ("gauge", _TASK, {}),
+    "task_objective": ("gauge", _TASK, {}),
     "worker_up": ("gauge", ("class", "source"), {}),
     "worker_active": ("gauge", ("class", "source"), {}),
     "queue_length": ("gauge", (*_TASK, "state"), {"state": "ready unacked delayed scheduled retrying"}),

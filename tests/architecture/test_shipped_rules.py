@@ -32,7 +32,8 @@ METRICS = {
     "task_queue:task_wait_seconds:usual", "tasktrail_source_up", "tasktrail_source_lag_seconds",
     "tasktrail_events_total", "tasktrail_rejected_total", "tasktrail_rule_failures_total",
     "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total", "tasktrail_state_failing",
-    "tasktrail_state_waiting", "task_overdue_total",
+    "tasktrail_state_waiting", "task_overdue_total", "task_findings_total", "task_policy_violations_total",
+    "task_redelivered_total", "task_objective",
 }  # fmt: skip
 
 
