@@ -1,5 +1,5 @@
-# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | soak | brokers: each does its
-# own set-up in .venv.
+# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | findings-full | soak | brokers:
+# each does its own set-up in .venv.
 #
 # Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench).
 
@@ -9,7 +9,7 @@ SECONDS ?= 60
 ARGS ?=
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full soak brokers clean
+.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full findings-full soak brokers clean
 
 help:
 	@sed -n '1,3s/^# \{0,1\}//p' Makefile
@@ -50,6 +50,11 @@ bench-hooks: $(VENV)/.dev
 
 hooks-full: $(VENV)/.dev
 	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
+
+# 50 seeds of 10,000 trails whose findings are known: every planted one once, and nothing else.
+findings-full: $(VENV)/.dev
+	TASKTRAIL_FINDING_SEEDS=50 TASKTRAIL_FINDING_TRAILS=10000 $(BIN)/python -m pytest \
+		tests/unit/truth/test_findings.py $(ARGS)
 
 soak: $(VENV)/.dev
 	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} $(BIN)/python -m pytest -s tests/integration/test_kill.py \

@@ -128,7 +128,7 @@ class Crew:
         worker.signs = _with(worker.signs, at)
         if event.kind == "offline":
             worker.offline_at = max(worker.offline_at, at if at >= newest else 0.0)
-        elif at >= worker.offline_at:
+        elif at > worker.offline_at:
             worker.offline_at = 0.0
         if event.kind == "online" and told <= 0:  # with work in hand it has only come back to its broker
             self._online(worker, event.time or at, at)
