@@ -1,4 +1,4 @@
-"""Trails with known findings: each scenario writes the events of one task id and says what is to be found of it, and when.
+"""Trails with known findings: a scenario writes the events of one task id and says what is to be found of it, and when.
 
 Two frameworks speak: one names attempts and workers' heartbeats come often, the other names no attempts and has few.
 The truth comes from the plan alone. `python -m tests.truth.findings SEED TRAILS` prints how many of which were planted.
