@@ -293,7 +293,7 @@ def reads_sources(rule: Rule) -> bool:
 
 def _witness(rule: AlertRule) -> Witness:
     names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
-    facts = tuple(dict.fromkeys(SHOWN_BY.get(fact, fact) for name in names for fact in FED_BY[name]))
+    facts = tuple(dict.fromkeys(fact for selector in rule.inputs for fact in _facts(selector)))
     return Witness(
         rule,
         facts,
@@ -302,6 +302,14 @@ def _witness(rule: AlertRule) -> Witness:
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
     )
+
+
+def _facts(selector: Selector) -> list[str]:
+    """The facts that feed what a selector reads; of findings only the kind that it asks for, as `findings:stuck`."""
+    name = metric_of(selector.name)
+    kinds = [m.value for m in selector.matchers if m.op == "=" and m.name in {"finding", "policy"}]
+    facts = [SHOWN_BY.get(fact, fact) for fact in FED_BY[name]] if name else []
+    return [f"{fact}:{kinds[0]}" if kinds and fact in {"findings", "policy_violations"} else fact for fact in facts]
 
 
 def _reads(selector: Selector, source: str) -> bool:
