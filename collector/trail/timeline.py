@@ -15,6 +15,7 @@ from collector.trail.rows import Errors, Rows
 from collector.trail.tally import Life, Placed, lives_of, tries
 from collector.trail.trail import IN_TIME_LINE, UNKNOWN_LINE, Finding, Found, Trail, counts_of, facts_of
 from collector.trail.transitions import FACTS
+from collector.trail.twice import twice
 
 _COUNTED_FACTS = FACTS.index("flight_up")
 
@@ -133,7 +134,7 @@ def _findings(trail: Trail) -> list[tuple[str, float, str]]:
 def _events(trail: Trail, lives: list[Life], rows: Rows, errors: Errors) -> list[Moment]:
     """The facts in their order, and each finding behind all that was known when it was made."""
     events = [_moment(placed, rows, errors) for life in lives for placed in life.order]
-    for kind, at, detail in sorted(_findings(trail), key=lambda finding: finding[1]):
+    for kind, at, detail in sorted([*_findings(trail), *twice(trail, lives, rows)], key=lambda finding: finding[1]):
         place = next((index for index, event in enumerate(events) if event.at > at), len(events))
         queue = _names(trail, rows)[1]
         moment = Moment(kind=kind, time=at, at=at, attempt=0, worker="", queue=queue, error="", detail=detail)
