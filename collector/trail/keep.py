@@ -36,6 +36,8 @@ _FACT_BYTES = 250
 _FROZEN_BYTES = 150
 """What a finished trail costs beyond its encoded form: bytes header, id, its place in the dict."""
 _ELDERS = 1_024
+_SPARSE = 2.0
+"""Seconds that a batch may span whose trails are looked at again together."""
 _REVISIT_LONGEST = 300.0
 
 
@@ -112,7 +114,11 @@ class Keep:
 
     def welcome(self, home: Home, fresh: list[Trail], at: float) -> None:
         """New trails of one batch: look at them again later, and index the traces that they know."""
-        self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
+        if at - fresh[0].born > _SPARSE:
+            for trail in fresh:
+                self.wheel.arm(trail, trail.born + self.bounds.horizon_seconds)
+        else:
+            self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
         home.links.welcome(fresh, at)
 
     def holds(self, trail: Trail) -> bool:

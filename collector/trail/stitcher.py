@@ -325,7 +325,7 @@ class Stitcher:
         self._notes.watch(out, codes, seconds, home.index)
         if self.promises.is_asked:
             self.promises.watch(codes, out.witnesses, home)
-        self.findings.watch(codes, seconds)
+        self.findings.watch(source, codes, seconds, out.measured_ats)
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
         """Decide and let go what is due by the axis time `at`, `most` looks' worth of it; True: call again."""

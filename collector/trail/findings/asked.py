@@ -1,4 +1,4 @@
-"""Which trails are worth a look at all, told without their history: what a contract asks, what took long."""
+"""Which trails are worth a look, and when, told without their history: what a contract asks, what takes long."""
 
 from __future__ import annotations
 
@@ -21,27 +21,25 @@ def is_strict(terms: Contract) -> bool:
     return has_limit or bool(terms.retryable or terms.not_retryable)
 
 
-def first_look(terms: Contract, usual: Usual, row: int) -> float:
+def first_look(terms: Contract, usual: Usual, trail: Trail) -> float:
     """Seconds after which a new trail may have reached a limit of its contract."""
     deadline, limit = terms.deadline, terms.time_limit
     if deadline is None:
         return limit or 0.0
-    p95 = usual.run(row, 0.95)
-    latest = deadline / 2 if p95 is None else max(deadline - p95, 0.0)
+    latest = max(deadline - (usual.run(trail.row, 0.95, trail.born) or 0.0), 0.0)
     return latest if limit is None else min(latest, limit)
 
 
-def is_long(trail: Trail, terms: Contract, usual: Usual, at: float) -> bool:
-    """Whether an open trail may wait or run too long by an instant; of irregular ones only their history tells."""
-    if trail.marks & M_IRREGULAR:
-        return True
+def next_look(trail: Trail, terms: Contract, usual: Usual, at: float) -> float:
+    """When a flat trail that is not over may have waited or run too long; infinity: never, as far as is known."""
+    limit = run_limit(terms, usual, trail.row, trail.started_at or at)
+    later = inf if limit is None else at + limit
     if trail.marks & M_END:
-        return False
+        return later
     if trail.marks & M_STARTED:
-        limit = run_limit(terms, usual, trail.row)
-        return limit is not None and trail.started_at + limit <= at
+        return inf if limit is None else trail.started_at + limit
     wait = max(0.0, trail.eta - trail.sent_time) if trail.eta else 0.0
-    return trail.born + wait + wait_limit(terms, usual, trail.row) <= at
+    return min(later, trail.born + wait + wait_limit(terms, usual, trail.row, trail.born))
 
 
 def is_plain(trail: Trail, terms: Contract, usual: Usual) -> bool:
@@ -50,5 +48,5 @@ def is_plain(trail: Trail, terms: Contract, usual: Usual) -> bool:
         return False
     least = min(LEAST_SECONDS, terms.time_limit or inf)
     if terms.deadline is not None:
-        least = min(least, terms.deadline - (usual.run(trail.row, 0.95) or 0.0))
+        least = min(least, terms.deadline - (usual.run(trail.row, 0.95, trail.born) or 0.0))
     return trail.end_at - trail.born < least

@@ -8,15 +8,13 @@ Emits into its own `out`. What was found stays on the trail; a loss is made good
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
-
-import numpy as np
 
 from collector.model.contract import UNDECLARED, Contract, Contracts
 from collector.trail.bend import promote
 from collector.trail.evidence import Notes
-from collector.trail.findings.asked import asks, first_look, is_long, is_plain, is_strict
+from collector.trail.findings.asked import asks, first_look, is_plain, is_strict, next_look
 from collector.trail.findings.crew import Crew
 from collector.trail.findings.holes import LATER, Holes
 from collector.trail.findings.hunt import Hunt
@@ -68,7 +66,7 @@ class Findings:
         self.unseen = 0
         """What was not judged: too much was open, or the trail overlaps a hole."""
         self.holes = Holes()
-        self.usual = Usual()
+        self.usual = Usual(grace)
         self.crew = Crew(self.holes, grace)
         self.schedules = Schedules(self.holes, grace)
         self.storms = Storms(notes, grace)
@@ -80,9 +78,8 @@ class Findings:
         self._grace = grace
         self._contracts = Contracts()
         self._terms: dict[int, Contract] = {}
-        self._telling: set[str] = set()
-        """Sources that tell of starts."""
-        self._heard: set[int] = set()
+        self._telling: dict[str, float] = {}
+        """Source → since when it tells of starts."""
         self._forgot_at = 0.0
         self._heap: list[tuple[float, int, str]] = []
         self._hunts: list[Hunt] = []
@@ -119,7 +116,7 @@ class Findings:
                 self.schedules.sent(self._rows.names(trail.row), turn)
             if terms.time_limit is not None or terms.deadline is not None:
                 wait = max(0.0, trail.eta - (trail.sent_time or trail.born)) if trail.eta else 0.0
-                self.arm(trail, trail.born + wait + first_look(terms, self.usual, trail.row) + self._grace)
+                self.arm(trail, trail.born + wait + first_look(terms, self.usual, trail) + self._grace)
             if trail.attempt > 1 and is_strict(terms):
                 self.soon(trail, trail.born)
 
@@ -133,17 +130,13 @@ class Findings:
         if trail.findings or self.is_asked or any(kind == REQUEUED for kind, _ in lives[-1].groups):
             self.arm(trail, lives[-1].order[-1].fact.at + self._grace)
 
-    def watch(self, codes: Array, seconds: Array) -> None:
-        """Learn what a batch measured."""
-        self.usual.learn(codes, seconds)
-        self._hear(np.unique(codes[codes % len(MEASURES) == WAIT] // len(MEASURES)).tolist())
-
-    def _hear(self, rows: Iterable[int]) -> None:
-        """Waits of these rows were measured, so their sources tell of starts."""
-        for row in rows:
-            if row not in self._heard:
-                self._heard.add(row)
-                self._telling.add(self._rows.names(row)[2])
+    def watch(self, source: str, codes: Array, seconds: Array, ats: list[float]) -> None:
+        """Learn what a batch of a source measured."""
+        self.usual.learn(codes, seconds, ats)
+        since = self._telling.get(source, inf)
+        if min(ats) < since:
+            waits = (codes % len(MEASURES) == WAIT).nonzero()[0].tolist()
+            self._telling[source] = min((ats[place] for place in waits), default=since)
 
     def arm(self, trail: Trail, due: float) -> None:
         """Look at a trail at `due`, or before."""
@@ -157,8 +150,11 @@ class Findings:
 
     def overlook(self, trail: Trail, at: float) -> None:
         """The round came by an open trail that is not over: whether it waits or runs too long for its kind."""
-        if is_long(trail, self.terms(trail.row), self.usual, at - self._grace):
+        due = -inf if trail.marks & M_IRREGULAR else next_look(trail, self.terms(trail.row), self.usual, at)
+        if due + self._grace <= at:
             self._look(trail)
+        elif due < inf:
+            self.arm(trail, due + self._grace)
 
     def farewell(self, trail: Trail) -> None:
         """A trail is frozen or goes: what is due of it is found now."""
@@ -175,6 +171,7 @@ class Findings:
     def expire(self, at: float, most: int) -> int:
         """Find what is due by `at`, about so many looks' worth; gives how many were used."""
         self._decided = max(self._decided, at)
+        self.usual.roll(at)
         if at >= self._forgot_at + _FORGET_SECONDS:
             self._forgot_at = at
             self.crew.forget(at)
@@ -299,7 +296,7 @@ class Findings:
         return Sight(
             life=life,
             is_latest=span[1] == inf,
-            tells_starts=self._rows.names(row)[2] in self._telling,
+            telling_since=self._telling.get(self._rows.names(row)[2], inf),
             row=row,
             terms=self.terms(row),
             usual=self.usual,
@@ -376,13 +373,15 @@ class Findings:
     def saved(self) -> SavedFindings:
         """All but what is on the trails."""
         turns = [(self._rows.names(turn.row), turn) for turn in self.schedules.turns.values()]
-        return SavedFindings(list(self.crew.all.values()), self.usual.saved(), turns, sorted(self.storms.now))
+        return SavedFindings(
+            list(self.crew.all.values()), self.usual.saved(), turns, sorted(self.storms.now), self._telling
+        )
 
     def restore(self, saved: SavedFindings) -> None:
         """Go on with what was saved, after the trails were restored: look at each when it was to be looked at."""
         self.crew.restore(saved.workers)
         self.usual.restore(saved.usual)
-        self._hear(row for measure, row, _ in saved.usual if measure == WAIT)
+        self._telling.update(saved.telling)
         for names, turn in saved.turns:
             self.schedules.sent(names, turn)
         self.storms.now.update(saved.storms)

@@ -7,6 +7,7 @@ of which neither is known.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from collector.model.contract import Contract
 from collector.trail.findings.sight import Sight, Verdict
@@ -21,52 +22,53 @@ LEAST_SECONDS = 60.0
 LEAST_WAIT = 900.0
 
 
-def run_limit(terms: Contract, usual: Usual, row: int) -> float | None:
-    """The longest run of one try, seconds; None: unknown."""
+def run_limit(terms: Contract, usual: Usual, row: int, at: float) -> float | None:
+    """The longest run of a try that began at `at`, seconds; None: unknown."""
     if terms.time_limit is not None:
         return terms.time_limit
-    p99 = usual.run(row, 0.99)
+    p99 = usual.run(row, 0.99, at)
     return None if p99 is None else max(LEAST_SECONDS, TIMES_USUAL * p99)
 
 
-def wait_limit(terms: Contract, usual: Usual, row: int) -> float:
-    """The longest wait for the first start, seconds."""
+def wait_limit(terms: Contract, usual: Usual, row: int, at: float) -> float:
+    """The longest wait for the first start of what was sent at `at`, seconds."""
     if terms.deadline is not None:
         return terms.deadline
-    return max(LEAST_WAIT, TIMES_USUAL * (usual.wait(row, 0.99) or 0.0))
+    return max(LEAST_WAIT, TIMES_USUAL * (usual.wait(row, 0.99, at) or 0.0))
 
 
 def stuck(sight: Sight) -> Iterator[Verdict]:
     """A try that ran longer than its limit, still running or not. One that was lost is not stuck besides."""
-    limit = run_limit(sight.terms, sight.usual, sight.row)
-    if limit is None:
-        return
     gone = {one.key for one in sight.found if one.name == LOST}
     for start, end_at in executions(sight.life):
+        limit = run_limit(sight.terms, sight.usual, sight.row, start.fact.at)
+        if limit is None:
+            continue
         due = start.fact.at + limit
         if (end_at is None or end_at > due) and start.when not in gone:
             yield Verdict(start, due + sight.grace, f"runs longer than {limit:.3g} s")
-    if sight.terms.time_limit is not None and sight.is_latest and sight.life.final_when is None:
+    limit = run_limit(sight.terms, sight.usual, sight.row, sight.decided)
+    if limit is not None and sight.is_latest and sight.life.final_when is None:
         yield Verdict(None, sight.decided + limit)  # what starts after this look cannot be stuck before
 
 
 def never_started(sight: Sight) -> Iterator[Verdict]:
     """Sent or received, and nothing else in time: only of sources that tell of starts."""
     first = sight.life.order[0]
-    if first.kind not in (SENT, RECEIVED) or not sight.tells_starts:
+    if first.kind not in (SENT, RECEIVED):
         return
-    limit = wait_limit(sight.terms, sight.usual, sight.row)
+    limit = wait_limit(sight.terms, sight.usual, sight.row, first.fact.at)
     due = _ready_at(first) + limit
     others = (p.fact.at for p in sight.life.order if p.kind not in (SENT, RECEIVED))
-    if min(others, default=due + 1.0) > due:
+    if sight.telling_since <= due < min(others, default=inf):
         yield Verdict(first, due + sight.grace, f"waits longer than {limit:.3g} s")
 
 
 def forecast(sight: Sight) -> Iterator[Verdict]:
     """The deadline will not be held: what is left of it is less than 95 of 100 runs take. Told before it is over."""
     life, terms = sight.life, sight.terms
-    p95 = sight.usual.run(sight.row, 0.95)
     sent = next((p for p in life.order if p.kind == SENT), None)
+    p95 = None if sent is None else sight.usual.run(sight.row, 0.95, sent.fact.at)
     if terms.deadline is None or p95 is None or sent is None or p95 >= terms.deadline:
         return
     over = _ready_at(sent) + terms.deadline

@@ -12,6 +12,8 @@ class SavedFindings(msgspec.Struct, array_like=True):
     """What is saved of them besides the trails."""
 
     workers: list[Worker] = []
-    usual: list[tuple[int, int, list[tuple[int, int]]]] = []
+    usual: list[tuple[int, list[tuple[int, int]]]] = []
     turns: list[tuple[tuple[str, str, str], Turn]] = []
     storms: list[tuple[int, int]] = []
+    telling: dict[str, float] = {}
+    """Source → since when it tells of starts."""

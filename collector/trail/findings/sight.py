@@ -41,8 +41,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     life: Life
     is_latest: bool
     """Whether no newer life of the id is known."""
-    tells_starts: bool
-    """Whether the source was seen to tell of starts."""
+    telling_since: float
+    """Since when the source tells of starts; infinity: it does not."""
     row: int
     """What the trail counts under."""
     terms: Contract

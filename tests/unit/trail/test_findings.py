@@ -38,7 +38,7 @@ def usual(court, seconds, measure="run"):
     """Teach the bench what is usual of `pay` in queue `q`."""
     row = court.rows.row("pay", "q", "s")
     codes = np.full(200, row * len(MEASURES) + MEASURES.index(measure))
-    court.stitcher.findings.watch(codes, np.full(200, seconds))
+    court.stitcher.findings.watch("s", codes, np.full(200, seconds), [T - 1_000.0] * 200)
 
 
 R = ("retried", "OSError")
@@ -143,7 +143,7 @@ def test_a_deadline_that_cannot_be_held_is_forecast():
     """When less time is left than the usual run takes, before it is overdue; not of what runs or is done by then."""
     court = Court(Contract(match="pay", semantics="best_effort", deadline=100.0))
     usual(court, 30.0)
-    p95 = court.stitcher.findings.usual.run(court.rows.row("pay", "q", "s"), 0.95)
+    p95 = 32.0
     court.feed(court.event("sent", 0), court.event("sent", 0, "b"), court.event("started", 20, "b"))
     court.feed(court.event("sent", 0, "c"), court.event("started", 1, "c"), court.event("succeeded", 30, "c"))
     court.walk(104)
