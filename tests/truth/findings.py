@@ -39,6 +39,8 @@ CONTRACTS = (
 )
 FRAMEWORKS = {"celery": 2.0, "queue": 8.0}
 """Source → seconds between the heartbeats of its workers. Of `queue` no event names its attempt."""
+USUAL = 120
+"""Trails of each source and kind that are done before the others begin, so that it is known what is usual."""
 ANYTHING = -1.0
 """In place of a time that depends on what was learnt."""
 
@@ -267,7 +269,7 @@ def restarted(plan: Plan) -> None:
 
 def left(plan: Plan) -> None:
     """Its worker says that it leaves, and it does not end."""
-    plan.sent()
+    plan.sent("left")  # of which nothing is usual: none ends
     plan.start(plan.task_id)
     plan.signs(plan.task_id, plan.at - 20, plan.at + 10, "offline")
     plan.found.append(("lost", plan.at + 10 + 60 + GRACE))
@@ -448,6 +450,13 @@ def plans(seed: int, trails: int) -> list[Plan]:
             scenario = plain
         plan = Plan(rng, f"{source}-{number}", source, round(rng.uniform(60, SPAN), 3))
         scenario(plan)
+        made.append(plan)
+    for number in range(4 * USUAL):
+        source, name = tuple(FRAMEWORKS)[number % 2], ("strict", "loose")[number // 2 % 2]
+        plan = Plan(rng, f"{source}-usual-{number}", source, round(rng.uniform(-1_500, -900), 3))
+        plan.sent(name)
+        plan.start()
+        plan.end("succeeded")
         made.append(plan)
     pools = [Plan(rng, f"{name}-{source}", source, 0.0) for source in FRAMEWORKS for name in ("pool", "other")]
     for plan in pools:
