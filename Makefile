@@ -1,5 +1,5 @@
-# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | soak | fuzz | brokers: each does its
-# own set-up in .venv.
+# make demo | test | check | bench | bench-full | bench-peers | bench-hooks | hooks-full | findings-full | soak | fuzz |
+# brokers: each does its own set-up in .venv.
 #
 # Variables: PYTHON (any Python from 3.11 on), SECONDS (how long the demo runs), VENV, ARGS (handed to pytest or bench),
 # WORKERS (processes that test side by side, each with its own brokers; 0: this one).
@@ -11,7 +11,7 @@ ARGS ?=
 WORKERS ?= 3
 BIN := $(VENV)/bin
 
-.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full soak fuzz brokers clean
+.PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full findings-full soak fuzz brokers clean
 
 help:
 	@sed -n '1,6s/^# \{0,1\}//p' Makefile
@@ -60,6 +60,11 @@ bench-hooks: $(VENV)/.dev
 
 hooks-full: $(VENV)/.dev
 	TASKTRAIL_HOOK_TASKS=10000 $(BIN)/python -m pytest tests/integration/hooks/test_frameworks.py $(ARGS)
+
+# 50 seeds of 10,000 trails whose findings are known: every planted one once, and nothing else.
+findings-full: $(VENV)/.dev
+	TASKTRAIL_FINDING_SEEDS=50 TASKTRAIL_FINDING_TRAILS=10000 $(BIN)/python -m pytest \
+		tests/unit/truth/test_findings.py $(ARGS)
 
 soak: $(VENV)/.dev
 	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \

@@ -199,8 +199,8 @@ class Ingest:
 
     def _observe_found(self) -> None:
         others = () if self.undertaker is None else (self.undertaker.out,)
-        for found in (self._stitcher.promises.out, *others):
-            if found.codes or found.errors:
+        for found in (self._stitcher.promises.out, self._stitcher.findings.out, *others):
+            if found.codes or found.errors or found.measures:
                 observe(found, self._store)
                 found.clear()
 
@@ -218,6 +218,7 @@ class Ingest:
     def gap(self, gap: Gap) -> None:
         """A source has a hole: what is missing in it is no finding."""
         self._stitcher.promises.gap(gap.source, gap.start, gap.end)
+        self._stitcher.findings.holes.add(gap.source, gap.start, gap.end)
 
     def _tell_drops(self, axis: Axis, batch: Batch, events: Sequence[Event]) -> None:
         """A worker's hook says by the label `dropped` of a heartbeat how many events it had no room for: a hole."""

@@ -32,6 +32,7 @@ from collector.routing.message import Wording
 from collector.routing.routefile import Routing
 from collector.series import celery
 from collector.series.declared import Declared
+from collector.series.fleet import Fleet
 from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
@@ -129,8 +130,10 @@ class Pipeline:
         self.ingest = Ingest(self.stitcher, self.store, telemetry, limits.deploy_labels)
         self.undertaker = Undertaker(self.stitcher, self.store, lambda: self.grouping.dressing.contracts)
         self.ingest.undertaker = self.undertaker
-        self.stitcher.promises.is_known = self._knows
+        self.stitcher.promises.is_known = self.stitcher.findings.holes.is_known = self._knows
+        self.stitcher.findings.storms.starts = self._starts
         self.declared = Declared(self.store, self.rows)
+        self.fleet = Fleet(self.store, self.stitcher.findings.crew.seen, self._knows)
         self.ticker = Ticker(self.store, self.stitcher, self._decide, self.is_blind, reads_sources, telemetry)
         self.wording = wording or Wording()
         self.desk = Desk(routing, receivers, self.wording, keep=keep, say=lambda line: telemetry.said("%s", line))
@@ -150,14 +153,18 @@ class Pipeline:
         A deadline holds for what is sent from then on, an owner for what begins to fire.
         """
         self.stitcher.promises.use(contracts)
+        self.stitcher.findings.use(contracts)
         self.declared.use(contracts)
         self.grouping.dressing.contracts = contracts
 
     def _decide(self, at: float) -> bool:
         """Let trails decide what was waiting for `at`, and write what is declared. True while there is more to do."""
-        self.declared.write(round(at, 3))  # samples are of whole milliseconds, as instants are
-        self.undertaker.write(round(at, 3))
-        return self.ingest.expire(at)
+        at_sample = round(at, 3)  # samples are of whole milliseconds, as instants are
+        self.declared.write(at_sample)
+        self.undertaker.write(at_sample)
+        more = self.ingest.expire(at)
+        self.fleet.write(at_sample, self.stitcher.findings.crew.version)
+        return more
 
     def use(self, specs: Sequence[GroupSpec]) -> None:
         """Evaluate these rule groups from now on. Rules that were there before keep their alerts; those of others end.
@@ -265,6 +272,11 @@ class Pipeline:
         """Whether a source has told all up to the instant that is evaluated; one that is no more never will."""
         return all(self._is_seen(axis, LONGEST_LAG) for axis in self.axes if axis.name == source)
 
+    def _starts(self, row: int, since: float, until: float) -> float:
+        """How many starts a row had in a time."""
+        series = self.store.of_rows("task_started_total", [row])
+        return 0.0 if series is None else float(self.store.increase(series, since, until).sum())
+
     def _is_seen(self, axis: Axis, patience: float) -> bool:
         """Live, a source must be up and not lag; along a backlog, it must have been read past the instant."""
         if self._until.is_live:
@@ -297,7 +309,7 @@ def reads_sources(rule: Rule) -> bool:
 
 def _witness(rule: AlertRule) -> Witness:
     names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
-    facts = tuple(dict.fromkeys(SHOWN_BY.get(fact, fact) for name in names for fact in FED_BY[name]))
+    facts = tuple(dict.fromkeys(fact for selector in rule.inputs for fact in _facts(selector)))
     return Witness(
         rule,
         facts,
@@ -306,6 +318,14 @@ def _witness(rule: AlertRule) -> Witness:
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
     )
+
+
+def _facts(selector: Selector) -> list[str]:
+    """The facts that feed what a selector reads; of findings only the kind that it asks for, as `findings:stuck`."""
+    name = metric_of(selector.name)
+    kinds = [m.value for m in selector.matchers if m.op == "=" and m.name in {"finding", "policy"}]
+    facts = [SHOWN_BY.get(fact, fact) for fact in FED_BY[name]] if name else []
+    return [f"{fact}:{kinds[0]}" if kinds and fact in {"findings", "policy_violations"} else fact for fact in facts]
 
 
 def _reads(selector: Selector, source: str) -> bool:

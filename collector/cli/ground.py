@@ -39,6 +39,9 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
     ),
     "task_deadline_seconds": ("gauge", _TASK, {}),
     "task_review_within_seconds": ("gauge", _TASK, {}),
+    "task_objective": ("gauge", _TASK, {}),
+    "worker_up": ("gauge", ("class", "source"), {}),
+    "worker_active": ("gauge", ("class", "source"), {}),
     "queue_length": ("gauge", (*_TASK, "state"), {"state": "ready unacked delayed scheduled retrying"}),
     "queue_oldest_age_seconds": ("gauge", _TASK, {}),
     "queue_consumers": ("gauge", _TASK, {}),
@@ -68,7 +71,7 @@ _NAMED: dict[str, tuple[_Kind, tuple[str, ...], Mapping[str, str]]] = {
     "celery_active_process_count": ("gauge", ("queue_name", *_SCRAPED), {}),
 }
 _CLOSED = {"tasktrail_events": {"outcome": "accepted duplicate malformed ignored"}}
-_ANY_LABELS = ("worker_up", "worker_active", "ALERTS", "ALERTS_FOR_STATE")
+_ANY_LABELS = ("ALERTS", "ALERTS_FOR_STATE")
 
 
 def ground(files: Sequence[RuleFile], labels: Iterable[str] = ()) -> Ground:

@@ -76,7 +76,7 @@ def _events(events: list[Row]) -> Iterator[str]:
             one["kind"],
             f"attempt {one['attempt']}",
             shown(one["worker"]),
-            shown(one["error"]),
+            shown(one["error"] or one.get("detail", "")),
         )
         for one in events
     ]

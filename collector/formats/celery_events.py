@@ -141,6 +141,8 @@ class Told(Event, gc=False, kw_only=True, omit_defaults=True):
     expired: Any = None
     exception: Any = None
     traceback: Any = None
+    active: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
+    """Of a worker: how many tasks it has in hand."""
 
 
 class Wire(msgspec.Struct, gc=False):
@@ -305,6 +307,8 @@ def _of_worker(event: Told, memory: Memory) -> Event:
     if event.worker is None:
         raise MalformedError("bad_field", "a worker's event without a hostname")
     event.task_id = ""
+    if event.active is not None:
+        event.labels = {"active": f"{event.active}"}
     return event
 
 

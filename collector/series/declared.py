@@ -1,7 +1,7 @@
 """The contracts as series: who owns which task, and by when it is to be done; and which series exist from 0.
 
-`task_contract_info` has one series a task, declared or seen, `task_deadline_seconds` one where there is a deadline,
-`task_review_within_seconds` one where dead letters are to be looked at within a time.
+`task_contract_info` has one series a task, declared or seen; `task_deadline_seconds`, `task_objective` and
+`task_review_within_seconds` one where the contract has such a term.
 A sample holds for 5 minutes, so they are written anew while time goes on.
 """
 
@@ -15,7 +15,7 @@ from collector.model.stale import STALE
 from collector.series.store import Store
 from collector.trail.rows import Rows
 
-INFO, DEADLINE = "task_contract_info", "task_deadline_seconds"
+INFO, DEADLINE, OBJECTIVE = "task_contract_info", "task_deadline_seconds", "task_objective"
 REVIEW = "task_review_within_seconds"
 _ANEW_SECONDS = 60.0
 
@@ -73,4 +73,6 @@ def _samples(task: str, contract: Contract) -> list[tuple[tuple[str, Labels], fl
         samples.append(((DEADLINE, labels_of({"task": task})), contract.deadline))
     if contract.review_within is not None:
         samples.append(((REVIEW, labels_of({"task": task})), contract.review_within))
+    if contract.objective is not None:
+        samples.append(((OBJECTIVE, labels_of({"task": task})), contract.objective))
     return samples

@@ -13,8 +13,10 @@ from collector.series.window import Array
 from collector.trail.transitions import PAIRED, STRIDE, Transitions
 
 
-def _counter(fact: str, text: str, *, by_error: bool = False) -> Metric:
-    return Metric(name=f"task_{fact}_total", type="counter", help=text, feeds=(fact,), by_error=by_error)
+def _counter(fact: str, text: str, *, by_error: bool = False, detail: str = "") -> Metric:
+    name = f"task_{fact}_total"
+    by_error = by_error or bool(detail)
+    return Metric(name=name, type="counter", help=text, feeds=(fact,), by_error=by_error, detail=detail or "error")
 
 
 def _gauge(name: str, text: str, up: str, down: str) -> Metric:
@@ -42,14 +44,9 @@ METRICS: tuple[Metric, ...] = (
     _counter("in_time", "Tasks that were done by their deadline."),
     _counter("lost", "Tasks started by a worker that is gone, without an end."),
     _counter("overdue", "Tasks whose deadline passed."),
-    Metric(
-        name="task_recovered_total",
-        type="counter",
-        help="Tasks that were made good after they were found to be what `from` says.",
-        feeds=("recovered",),
-        by_error=True,
-        detail="from",
-    ),
+    _counter("policy_violations", "Trails that broke their contract's retry policy.", detail="policy"),
+    _counter("findings", "What else was found of tasks, by kind.", detail="finding"),
+    _counter("recovered", "Tasks that were made good after they were found to be what `from` says.", detail="from"),
     _gauge("tasks_in_flight", "Tasks started and not ended.", "flight_up", "flight_down"),
     _gauge("dead_letters_open", "Dead-lettered tasks without verdict or later success.", "dead_up", "dead_down"),
     _gauge("tasks_overdue", "Tasks whose deadline passed and that have not ended.", "late_up", "late_down"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heappush, heappushpop
 
 import msgspec
@@ -118,14 +118,23 @@ class Notes:
                 heappushpop(slowest, one)
                 self._floors[measure] = slowest[0][0]
 
-    def recent(self, rows: Iterable[int], facts: Iterable[str], since: float) -> list[Note]:
-        """Notes of these rows and facts, newest first, one per task id."""
+    def recent(
+        self, rows: Iterable[int], facts: Iterable[str], since: float, wanted: Callable[[int], bool] | None = None
+    ) -> list[Note]:
+        """Notes of these rows and facts (and error ids that are `wanted`), newest first, one per task id."""
         codes = [row * STRIDE + FACT_CODE[fact] for fact in facts if fact in FACT_CODE for row in rows]
         notes = [note for code in codes for note in self._rings.get(code, ()) if note[0] > since]
+        if wanted is not None:
+            notes = [note for note in notes if wanted(note[3])]
         newest: dict[tuple[int, str], Note] = {}
         for note in sorted(notes, reverse=True):
             newest.setdefault((note[1], note[2]), note)
         return list(newest.values())
+
+    def latest(self, row: int, error: int) -> tuple[int, str] | None:
+        """Home and id of the last task of a row that was retried after this error."""
+        ring = self._rings.get(row * STRIDE + FACT_CODE["retried"], ())
+        return next(((home, task_id) for _, home, task_id, other in reversed(ring) if other == error), None)
 
     def slowest(self, rows: Iterable[int], measures: Iterable[str], since: float) -> list[Note]:
         """The tasks with the longest durations of these rows, longest first."""

@@ -6,7 +6,7 @@ Everything here is bounded, dated, and leaves for a reason of the closed tuple R
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ REASONS: tuple[str, ...] = (
     "trail_facts",  # one trail had more facts than the bound; its oldest were cut
     "dead_letters",  # more open dead letters than are remembered beside their trails
     "keys_early",  # an idempotency key was forgotten before its time
-    "deadlines",  # a deadline was not judged: too many were open, its trail had left, or overlaps a hole of its source
+    "deadlines",  # something was not judged: too much was open, its trail had left, or overlaps a hole of its source
     "names",  # a task, queue or source had no room for a name of its own, and was counted as `_other`
 )
 
@@ -36,6 +36,8 @@ _FACT_BYTES = 250
 _FROZEN_BYTES = 150
 """What a finished trail costs beyond its encoded form: bytes header, id, its place in the dict."""
 _ELDERS = 1_024
+_SPARSE = 2.0
+"""Seconds that a batch may span whose trails are looked at again together."""
 _REVISIT_LONGEST = 300.0
 
 
@@ -92,6 +94,10 @@ class Keep:
         """Facts held by open trails, for the estimate of bytes."""
         self.leave: Callable[[Trail, float], None] | None = None
         """Told of each trail before it is frozen or let go, with the axis time."""
+        self.overlook: Callable[[Trail, float], None] = lambda _trail, _at: None
+        """Told of each open trail that is not over, when the wheel comes round, with the axis time."""
+        self.farewell: Callable[[Trail], None] = lambda _trail: None
+        """Told of each trail before it is frozen or let go; it may change what is found of it."""
         self._settler = settler
         self._by_name: dict[str, Home] = {}
         self._frozen_bytes = 0.0
@@ -108,7 +114,11 @@ class Keep:
 
     def welcome(self, home: Home, fresh: list[Trail], at: float) -> None:
         """New trails of one batch: look at them again later, and index the traces that they know."""
-        self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
+        if at - fresh[0].born > _SPARSE:
+            for trail in fresh:
+                self.wheel.arm(trail, trail.born + self.bounds.horizon_seconds)
+        else:
+            self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
         home.links.welcome(fresh, at)
 
     def holds(self, trail: Trail) -> bool:
@@ -169,10 +179,6 @@ class Keep:
             return None if data is None else self._decode(data)
         return trail
 
-    def finished(self, home: Home) -> Iterator[Trail]:
-        """Copies of the finished trails of a home."""
-        return (self._decode(data) for part in home.finished.generations() for data in part.values())
-
     def revisit(self, trail: Trail, at: float, out: Transitions) -> None:
         """The wheel came round: freeze what is over, let go what is too old, look at the rest again later."""
         if not self.holds(trail):
@@ -190,6 +196,7 @@ class Keep:
             if is_over:
                 self.wheel.arm(trail, trail.end_at + bounds.horizon_seconds)
                 return
+            self.overlook(trail, at)
             pause = min(_REVISIT_LONGEST, max(bounds.horizon_seconds, (at - trail.born) / 4))
             self.wheel.arm(trail, min(at + pause, trail.born + bounds.open_seconds))
 
@@ -198,6 +205,7 @@ class Keep:
         home = self.homes[trail.home]
         if self.leave is not None:
             self.leave(trail, at)
+        self.farewell(trail)
         if trail.marks & M_IRREGULAR:
             if trail.due:
                 self._settler.settle(trail, float("inf"), out)
@@ -277,6 +285,7 @@ class Keep:
         home = self.homes[trail.home]
         if self.leave is not None:
             self.leave(trail, at)
+        self.farewell(trail)
         if trail.trace_id or trail.parent_id or trail.root_id:
             home.links.add(trail, at)
         data = self._encode(trail)

@@ -49,6 +49,7 @@ FINAL_STATES: tuple[str, ...] = ("succeeded", "dead_lettered", "failed", "reject
 """The first of these that a life has is its state, before all else."""
 OPEN_STATES: tuple[str, ...] = ("sent", "deferred", "received", "started", "retrying", "lost")
 """Else the highest attempt decides, then the place in this list."""
+LOST = "lost"
 UNKNOWN = "unknown"
 STATES: tuple[str, ...] = (*OPEN_STATES, *FINAL_STATES, UNKNOWN)
 

@@ -14,8 +14,8 @@ import msgspec
 
 from collector.trail.keep import Home, Keep
 from collector.trail.rows import Errors, Rows
-from collector.trail.timeline import Timeline, view
-from collector.trail.trail import IN_TIME_LINE, Trail, facts_of
+from collector.trail.timeline import Timeline, findings_of, view
+from collector.trail.trail import Trail, facts_of
 
 STEP = 100
 """Trails per step."""
@@ -179,7 +179,7 @@ def _listed(timeline: Timeline, trail: Trail) -> Listed:
         trace_id=timeline.trace_id,
         first_at=trail.born,
         last_at=_newest(trail),
-        findings=[one.name for one in trail.found or () if one.name != IN_TIME_LINE],
+        findings=findings_of(trail),
     )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collector.model.event import Event
 from collector.trail.bend import cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.trail.findings.judge import Findings
 from collector.trail.keep import Home, Keep
-from collector.trail.lifecycle import DEAD_LETTERED, FAILED, IS_FAILURE, RETRIED
+from collector.trail.lifecycle import DEAD_LETTERED, FAILED, IS_FAILURE, RETRIED, STARTED
 from collector.trail.promises import Promises
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
@@ -35,14 +36,23 @@ class Misfits:
     """The slow ways of one stitcher."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one stitcher
-        self, rows: Rows, errors: Errors, texts: Texts, settler: Settler, keep: Keep, promises: Promises, grace: float
+        self,
+        rows: Rows,
+        errors: Errors,
+        texts: Texts,
+        settler: Settler,
+        keep: Keep,
+        promises: Promises,
+        findings: Findings,
+        grace: float,
     ) -> None:
         self._rows = rows
         self._errors = errors
         self._texts = texts
         self._settler = settler
         self._keep = keep
-        self.promises = promises
+        self._promises = promises
+        self._findings = findings
         self._grace = grace
         self.failed: list[Trail] = []
         """What failed for good in this batch, and must not."""
@@ -97,6 +107,8 @@ class Misfits:
             if is_repeat(trail, kind, event, time, at, self._grace):
                 return self._repeat(trail, event, kind)
             if row == trail.row and roll(trail, kind, event, time, at):
+                if kind == STARTED:
+                    self._findings.soon(trail, at)
                 return REGULAR
         self._keep.irregular_facts -= len(trail.facts or ())
         facts = promote(trail)
@@ -159,6 +171,7 @@ class Misfits:
             if self.told is not None:
                 self.told.append(event)
         self._settler.emit(trail, kind, row, at, trail.error, out)
+        self._findings.soon(trail, at)
 
     def open_dead_letters(self, out: Transitions) -> None:
         """What failed for good and must be completed is a dead letter, which only irregular trails can have."""
@@ -168,6 +181,11 @@ class Misfits:
                 held = len(trail.facts or ())
                 self._keep.irregular_facts += len(promote(trail)) - held
             self.settle(trail, out)
+
+    def is_first_success(self, trail: Trail, event: Event, at: float) -> bool:
+        """Whether a success is the first for its idempotency key, which the event may be the one to name."""
+        fill(trail, event, self._texts)
+        return self._settler.is_first_success(trail, at)
 
     def sent_late(self, trail: Trail, event: Event, marks: int, out: Transitions) -> int:
         """`sent` was overtaken: what waited for it is measured now. Gives the marks."""
@@ -201,5 +219,6 @@ class Misfits:
             settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
             cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
         keep.irregular_facts += len(trail.facts or ()) - held
-        if self.promises.is_asked:
-            self.promises.judge(trail)
+        if self._promises.is_asked:
+            self._promises.judge(trail)
+        self._findings.settled(trail, lives)

@@ -99,21 +99,6 @@ class Promises:
         """Whether what is counted under a row must be completed."""
         return self.terms(row).semantics == "must_complete"
 
-    def resume(self, decided: float) -> None:
-        """After trails were restored: their deadlines are looked at when they come, or now where they have passed."""
-        self._decided = decided
-        if not self.is_asked:
-            return
-        for home in self._keep.homes:
-            opened = list(home.open.values())
-            self.welcome(opened)
-            for trail in opened:
-                if trail.marks & M_IRREGULAR:
-                    self.judge(trail)
-            for trail in self._keep.finished(home):
-                if due := self._remember(trail):
-                    self._arm(trail, due)
-
     def gap(self, source: str, start: float, end: float) -> None:
         """A source has a hole: what is missing there may lie in it."""
         self._gaps.append((source, start, end))
@@ -207,14 +192,9 @@ class Promises:
         if not self.is_asked or self.terms(trail.row).deadline is None or self._is_done(trail):
             return
         self.judge(trail)
-        self._remember(trail)
-
-    def _remember(self, trail: Trail) -> float:
-        """When a finished trail is yet to miss its deadline, which outlives it; 0.0: it is not."""
-        due = 0.0 if self.terms(trail.row).deadline is None else self._waits_until(trail)
+        due = self._waits_until(trail)
         if due and len(self._failed) < self._keep.bounds.deadlines:
             self._failed[trail.home, trail.task_id] = trail.row, due
-        return due
 
     def _waits_until(self, trail: Trail) -> float:
         """When a finished trail without success will be overdue; 0.0: never."""
@@ -225,6 +205,30 @@ class Promises:
         if any(placed.kind == REVOKED for placed in lives[-1].order):
             return 0.0
         return self._due(sent, self.terms(trail.row).deadline or 0.0)
+
+    # Over a restart
+
+    def saved(self) -> list[tuple[int, str, int, float]]:
+        """What is finished and waits for its deadline: home, task id, row, and when it is due."""
+        return [(*key, *due) for key, due in self._failed.items()]
+
+    def restore(self, saved: list[tuple[int, str, int, float]], decided: float) -> None:
+        """Go on with what was saved, after the trails were restored: each is judged when it is due.
+
+        `decided`: the axis time up to which there is nothing more to decide.
+        """
+        self._decided = decided
+        for home, task_id, row, due in saved:
+            self._failed[home, task_id] = row, due
+            heapq.heappush(self._heap, (due, home, task_id))
+        if not self.is_asked:
+            return
+        for each in self._keep.homes:
+            trails = list(each.open.values())
+            self.welcome(trails)
+            for trail in trails:
+                if trail.marks & M_IRREGULAR:
+                    self.judge(trail)
 
     # The verdict
 

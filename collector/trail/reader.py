@@ -79,7 +79,7 @@ class Reader:
 
         A close look takes in more tasks than are shown, for the split by worker, queue and caller.
         """
-        notes = self._notes.recent(rows, facts, since) + self._notes.slowest(rows, facts, since)
+        notes = self._recent(rows, facts, since) + self._notes.slowest(rows, facts, since)
         if "flight_up" in facts and len(notes) < _OFFENDERS:
             notes += self._oldest_in_flight(set(rows))
         if not any(fact in MEASURES or fact == "flight_up" for fact in facts):
@@ -93,6 +93,17 @@ class Reader:
             queues=_split(one.queue for one in seen),
             callers=_split(one.caller for one in seen),
         )
+
+    def _recent(self, rows: Sequence[int], facts: Sequence[str], since: float) -> list[Note]:
+        """Notes of facts; `findings:stuck` stands for those of that kind."""
+        notes = self._notes.recent(rows, facts, since)
+        for named in (fact for fact in facts if ":" in fact):
+            fact, _, kind = named.partition(":")
+            notes += self._of_kind(rows, fact, kind, since)
+        return notes
+
+    def _of_kind(self, rows: Sequence[int], fact: str, kind: str, since: float) -> list[Note]:
+        return self._notes.recent(rows, (fact,), since, lambda error: self._errors.name(error) == kind)
 
     def changed(self, rows: Sequence[int], facts: Sequence[str], since: float, until: float) -> tuple[Share, ...]:
         """Error classes, workers and deploys whose share has grown by a fifth of all or more, against as long before.

@@ -100,13 +100,13 @@ class Errors:
     def __len__(self) -> int:
         return len(self._names)
 
-    def intern(self, name: str | None) -> int:
-        """The id of an error class; None is ""."""
+    def intern(self, name: str | None, *, is_ours: bool = False) -> int:
+        """The id of an error class; None is "". Names of our own, which are few, always find room."""
         if not name:
             return 0
         found = self._ids.get(name)
         if found is None:
-            if len(self._names) >= self.cap:
+            if len(self._names) >= self.cap and not is_ours:
                 return 1
             found = self._ids[name] = len(self._names)
             self._names.append(name)

@@ -17,9 +17,12 @@ import msgspec
 
 from collector.model.part import Part
 from collector.trail.evidence import Notes, Saved
+from collector.trail.findings.judge import Findings
+from collector.trail.findings.saved import SavedFindings
 from collector.trail.keep import Home, Keep
 from collector.trail.memory import Generations, Stamp
 from collector.trail.misfits import Misfits
+from collector.trail.promises import Promises
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
 from collector.trail.trail import Trail
@@ -42,6 +45,15 @@ class Parts(msgspec.Struct, frozen=True):
     keys: Generations[str]
     misfits: Misfits
     channels: dict[tuple[str, str], int]
+    promises: Promises
+    findings: Findings
+
+
+class _Found(msgspec.Struct, array_like=True):
+    """What is found and to be found, but for what is on the trails."""
+
+    deadlines: list[tuple[int, str, int, float]] = []
+    findings: SavedFindings = msgspec.field(default_factory=SavedFindings)
 
 
 class _Names(msgspec.Struct, array_like=True):
@@ -149,6 +161,7 @@ class Saver:
                 del self._quiet[0]
         yield from self._memories()
         yield "trail.notes", _encode(of.notes.changes())
+        yield "trail.found", _encode(_Found(of.promises.saved(), of.findings.saved()))
         yield "trail.totals", _encode(self._totals())
 
     def _names(self) -> _Names:
@@ -248,6 +261,7 @@ class Loader:
         self._keys: dict[int, dict[str, str]] = {}
         self._notes: list[Saved] = []
         self._totals: _Totals | None = None
+        self._found = _Found()
         self._takes: dict[str, tuple[msgspec.msgpack.Decoder[Any], Callable[[Any], None]]] = {
             name: (msgspec.msgpack.Decoder(form), take)
             for name, form, take in (
@@ -258,6 +272,7 @@ class Loader:
                 ("trail.dead", list[tuple[str, dict[int, int]]], self._take_dead),
                 ("trail.keys", list[_Key], self._take_keys),
                 ("trail.notes", Saved, self._notes.append),
+                ("trail.found", _Found, self._take_found),
                 ("trail.totals", _Totals, self._take_totals),
             )
         }
@@ -314,6 +329,9 @@ class Loader:
         for one in part:
             self._keys.setdefault(one.serial, {})[one.key] = one.task_id
 
+    def _take_found(self, found: _Found) -> None:
+        self._found = found
+
     def _take_totals(self, totals: _Totals) -> None:
         self._totals = totals
 
@@ -338,4 +356,5 @@ class Loader:
         for name, stamp, home in zip(homes, totals.finished, self._homes, strict=True):
             of.keep.restore(of.keep.home(name), stamp, home.open, home.parts)
         of.keep.resume(totals.decided)
-        of.misfits.promises.resume(totals.decided)
+        of.promises.restore(self._found.deadlines, totals.decided)
+        of.findings.restore(self._found.findings)

@@ -19,6 +19,7 @@ from collector.trail.lifecycle import (
     IS_FINAL,
     IS_TRY_END,
     KIND_COUNT,
+    RETRIED,
     SENT,
     STARTED,
     SUCCEEDED,
@@ -90,6 +91,8 @@ class Settler:
         """Dead letters that were opened and closed, since whoever asks has looked last."""
         self.died: Callable[[int, str], float | None] | None = None
         """Whether somebody remembers when the open dead letter of a home and task id died, by the sender's time."""
+        self.retried: Callable[[int, float], None] = lambda _row, _at: None
+        """Told of each try that will be made again: row, axis time."""
         self.is_must: Callable[[int], bool] | None = None
         """Whether what is counted under a row must be completed: where it failed for good, it is a dead letter."""
 
@@ -129,6 +132,8 @@ class Settler:
         code = row * STRIDE + fact
         if fact < KIND_COUNT and IS_FAILURE[fact]:
             out.errors.append((code, error, at))
+            if fact == RETRIED:
+                self.retried(row, at)
         else:
             out.codes.append(code)
             out.ats.append(at)

@@ -14,6 +14,7 @@ from collector.model.alert import Evidence, Share
 from collector.model.event import KIND_CODE, Event
 from collector.trail.bend import fill
 from collector.trail.evidence import Notes
+from collector.trail.findings.judge import Findings
 from collector.trail.keep import Bounds, Keep
 from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
 from collector.trail.listing import Listing
@@ -24,24 +25,19 @@ from collector.trail.reader import Reader
 from collector.trail.rows import NAMELESS, Errors, Rows, Texts
 from collector.trail.saving import Parts
 from collector.trail.settle import Settler
+from collector.trail.slots import EXPLICIT, MISFIT, NAMED, ORDERED, SEEN, TOLD
 from collector.trail.timeline import Timeline
 from collector.trail.trace import TraceView
 from collector.trail.trail import (
-    EXPLICIT_SHIFT,
-    FLAT_KINDS,
     M_DOWN,
     M_DUPLICATE,
     M_END,
-    M_FINAL,
-    M_IRREGULAR,
     M_RAN,
     M_RECEIVED,
-    M_SENT,
     M_STARTED,
     M_TOTALLED,
     M_UP,
     M_WAITED,
-    NAMED_SHIFT,
     Trail,
     origin,
 )
@@ -58,16 +54,6 @@ from collector.trail.transitions import (
     Transitions,
 )
 from collector.trail.wheel import earliest
-
-# Compiled for the hot loop. Per kind: the marks with which an event of it does not fit the slots (the kinds beyond have
-# none), those whose facts it must not be later or earlier than, and the bits it sets by what it names.
-_ENDING = M_IRREGULAR | M_END
-MISFIT = (M_IRREGULAR | M_SENT, M_IRREGULAR | M_RECEIVED, M_IRREGULAR | M_STARTED, _ENDING, _ENDING, _ENDING)
-ORDERED = (M_FINAL, 0, M_END, M_STARTED, M_STARTED, M_STARTED)
-SEEN = tuple(1 << kind for kind in range(FLAT_KINDS))
-NAMED = tuple(bit | bit << NAMED_SHIFT for bit in SEEN)
-EXPLICIT = tuple(bit | bit << EXPLICIT_SHIFT for bit in SEEN)
-TOLD = tuple(bit | bit << NAMED_SHIFT | bit << EXPLICIT_SHIFT for bit in SEEN)
 
 _OTHERS = M_RECEIVED | M_STARTED | M_END
 _FLYING = M_UP | M_DOWN
@@ -94,13 +80,17 @@ class Stitcher:
         self._keep = Keep(bounds, self._settler)
         self._keys = keys
         self.promises = Promises(rows, errors, self._keep, self._settler, grace)
-        self._misfits = Misfits(rows, errors, self._texts, self._settler, self._keep, self.promises, grace)
+        self.findings = Findings(rows, errors, self._keep, self._settler, self._notes, grace)
+        self._misfits = Misfits(
+            rows, errors, self._texts, self._settler, self._keep, self.promises, self.findings, grace
+        )
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
         self.listing = Listing(self._keep, rows, errors, grace)
         self._channels: dict[tuple[str, str], int] = {}
         self.parts = Parts(
-            rows, errors, self._texts, self._notes, self._settler, self._keep, keys, self._misfits, self._channels
-        )
+            rows, errors, self._texts, self._notes, self._settler, self._keep, keys, self._misfits, self._channels,
+            self.promises, self.findings,
+        )  # fmt: skip
         """What a saver or a loader of it works on."""
         self._horizon = bounds.horizon_seconds
 
@@ -260,7 +250,7 @@ class Stitcher:
                 trail.end_time = time
                 trail.end_at = at
                 if kind == SUCCEEDED:
-                    if (trail.key or event.idempotency_key) and not self._is_first_success(trail, event, at):
+                    if (trail.key or event.idempotency_key) and not self._misfits.is_first_success(trail, event, at):
                         marks |= M_DUPLICATE
                         self._settler.emit(trail, DUPLICATE_SUCCESS, row, at, 0, out)
                     elif marks & _FLYING == M_UP and at >= trail.started_at:
@@ -320,6 +310,10 @@ class Stitcher:
             self._keep.welcome(home, fresh, at)
             if self.promises.is_asked:
                 self.promises.welcome(fresh)
+            if self.findings.is_asked:
+                self.findings.welcome(fresh)
+        if ignored:
+            self.findings.crew.take(home_index, source, events, ats)
         if self._misfits.failed:
             self._misfits.open_dead_letters(out)
         self._keep.bound(at, out)
@@ -331,6 +325,7 @@ class Stitcher:
         self._notes.watch(out, codes, seconds, home.index)
         if self.promises.is_asked:
             self.promises.watch(codes, out.witnesses, home)
+        self.findings.watch(source, codes, seconds, out.measured_ats)
 
     def expire(self, at: float, out: Transitions, most: int = 2_000) -> bool:
         """Decide and let go what is due by the axis time `at`, `most` looks' worth of it; True: call again."""
@@ -343,6 +338,7 @@ class Stitcher:
                 keep.homes[trail.home].touched[trail.task_id] = True
             misfits.settle(trail, out)
         left -= _DECISION * self.promises.expire(at, max(0, left) // _DECISION)
+        left -= self.findings.expire(at, max(0, left))
         for trail in keep.wheel.take(at, max(0, left)):
             keep.revisit(trail, at, out)
         keep.forget(at)
@@ -355,7 +351,7 @@ class Stitcher:
 
     def next_decision(self) -> float | None:
         """The axis time at which `expire` next may count something, or None."""
-        return earliest(self._keep.decisions.next_due(), self.promises.next_due())
+        return earliest(self._keep.decisions.next_due(), self.promises.next_due(), self.findings.next_due())
 
     def find(self, task_id: str) -> Timeline | None:
         """The timeline of a task id, open or finished, of whichever application."""
@@ -381,7 +377,10 @@ class Stitcher:
     def evictions(self) -> dict[str, int]:
         """How many left before their time, by reason of REASONS."""
         early = {"dead_letters": self._settler.dead_overflow, "keys_early": self._settler.keys_early}
-        self._keep.evictions |= early | {"deadlines": self.promises.unseen, "names": self._rows.overflowed}
+        self._keep.evictions |= early | {
+            "deadlines": self.promises.unseen + self.findings.unseen,
+            "names": self._rows.overflowed,
+        }
         return self._keep.evictions
 
     def __len__(self) -> int:
@@ -393,7 +392,3 @@ class Stitcher:
             channel = self._channels[source, name] = len(self._channels)
             self._settler.sources.append(source)
         return channel
-
-    def _is_first_success(self, trail: Trail, event: Event, at: float) -> bool:
-        fill(trail, event, self._texts)
-        return self._settler.is_first_success(trail, at)

@@ -9,11 +9,13 @@ import msgspec
 
 from collector.model.event import TASK_KINDS
 from collector.trail.durations import runs
-from collector.trail.lifecycle import UNKNOWN
+from collector.trail.findings.lost import after
+from collector.trail.lifecycle import LOST, UNKNOWN
 from collector.trail.rows import Errors, Rows
 from collector.trail.tally import Life, Placed, lives_of, tries
-from collector.trail.trail import IN_TIME_LINE, Trail, counts_of, facts_of
+from collector.trail.trail import IN_TIME_LINE, UNKNOWN_LINE, Finding, Found, Trail, counts_of, facts_of
 from collector.trail.transitions import FACTS
+from collector.trail.twice import twice
 
 _COUNTED_FACTS = FACTS.index("flight_up")
 
@@ -31,7 +33,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 
 class Moment(msgspec.Struct, kw_only=True):
-    """One fact as it came, or (`overdue recovered`, attempt 0) what was found."""
+    """One fact as it came, or (`overdue lost stuck recovered` and the like, attempt 0) what was found."""
 
     kind: str
     time: float
@@ -40,6 +42,8 @@ class Moment(msgspec.Struct, kw_only=True):
     worker: str
     queue: str
     error: str
+    detail: str = ""
+    """Of what was found: what people need to know of it."""
 
 
 class Timeline(msgspec.Struct, kw_only=True):
@@ -82,7 +86,7 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
         task_id=trail.task_id,
         task=task,
         queue=queue,
-        state=latest.state if lives else UNKNOWN,
+        state=_state(trail, latest) if lives else UNKNOWN,
         attempts=_attempts(latest, errors),
         events=_events(trail, lives, rows, errors),
         trace_id=trail.trace_id or "",
@@ -95,23 +99,46 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
         lives=len(lives),
         truncated=trail.gone is not None,
         counts={fact: count for fact, count in zip(FACTS[:_COUNTED_FACTS], counts, strict=False) if count}
-        | Counter(kind for kind, _ in _findings(trail)),
+        | Counter(kind for kind, _, _ in _findings(trail)),
     )
 
 
-def _findings(trail: Trail) -> list[tuple[str, float]]:
-    """What was found of a trail, and when: the finding by its name, and `recovered`."""
-    found = [(one.name, one.at) for one in trail.found or () if one.name != IN_TIME_LINE]
-    return found + [("recovered", one.recovered_at) for one in trail.found or () if one.recovered_at]
+def _state(trail: Trail, latest: Life) -> str:
+    """The state of the latest life: `lost` or `unknown` where that was found of what seems to run or wait."""
+    state = latest.state
+    if not trail.findings or latest.final_when is not None:
+        return state
+    whens = {placed.when for placed in latest.order}
+    found = [one for one in trail.findings if one.key in whens]
+    if any(one.name == UNKNOWN_LINE for one in found):
+        return UNKNOWN
+    return LOST if any(one.name == LOST and after([latest], one) is None for one in found) else state
+
+
+def findings_of(trail: Trail) -> list[str]:
+    """The names of all that was found of a trail and stands in its timeline."""
+    found: list[Finding | Found] = [*(trail.found or ()), *(trail.findings or ())]
+    return [one.name for one in found if one.name != IN_TIME_LINE]
+
+
+def _findings(trail: Trail) -> list[tuple[str, float, str]]:
+    """What was found of a trail, when, and what of it: the finding by its name, and `recovered`."""
+    deadlines = [one for one in trail.found or () if one.name != IN_TIME_LINE]
+    others = trail.findings or []
+    found = [(one.name, one.at, one.recovered_at, "") for one in deadlines]
+    found += [(one.name, one.at, one.recovered_at, one.detail) for one in others]
+    made_good = [("recovered", recovered_at, name) for name, _, recovered_at, _ in found if recovered_at]
+    return [*((name, at, detail) for name, at, _, detail in found), *made_good]
 
 
 def _events(trail: Trail, lives: list[Life], rows: Rows, errors: Errors) -> list[Moment]:
     """The facts in their order, and each finding behind all that was known when it was made."""
     events = [_moment(placed, rows, errors) for life in lives for placed in life.order]
-    for kind, at in sorted(_findings(trail), key=lambda finding: finding[1]):
+    for kind, at, detail in sorted([*_findings(trail), *twice(trail, lives, rows)], key=lambda finding: finding[1]):
         place = next((index for index, event in enumerate(events) if event.at > at), len(events))
         queue = _names(trail, rows)[1]
-        events.insert(place, Moment(kind=kind, time=at, at=at, attempt=0, worker="", queue=queue, error=""))
+        moment = Moment(kind=kind, time=at, at=at, attempt=0, worker="", queue=queue, error="", detail=detail)
+        events.insert(place, moment)
     return events
 
 

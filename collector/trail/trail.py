@@ -73,6 +73,27 @@ class Finding(msgspec.Struct, gc=False, array_like=True):
     """Whether a gauge holds it."""
 
 
+UNKNOWN_LINE = "unknown"
+"""The name of what could not be judged: what is missing may lie in a hole of the source."""
+
+
+class Found(msgspec.Struct, gc=False, array_like=True):
+    """One entry of what a trail was found to be, besides its deadlines. Times are axis times."""
+
+    name: str
+    key: float
+    """When what it is about was, by `Placed.when`: the start of a run, the first fact of a life, and the like."""
+    at: float
+    row: int
+    detail: str = ""
+    """What people need to know of it; of `unknown` the finding that could not be made."""
+    recovered_at: float = 0.0
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether it says that a finding of this name could not be made."""
+        return self.name == UNKNOWN_LINE and self.detail == name
+
+
 class Trail(msgspec.Struct, gc=False, array_like=True):
     """The stitched history of one task id. What the hot loop reads comes first."""
 
@@ -119,6 +140,11 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     judged: float = 0.0
     """When the success was, by `Placed.when`, that a flat trail was counted as in time for; 0.0: it was not."""
     found: list[Finding] | None = None
+    """Deadlines."""
+    findings: list[Found] | None = None
+    """All else that was found."""
+    look_at: float = 0.0
+    """When it is looked at for findings next; 0.0: there is no reason."""
     deploy: str = ""
     """The label that names the deploy it ran in, `version 1.4`; "" where none is asked for or known."""
 

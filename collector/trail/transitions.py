@@ -28,9 +28,11 @@ FACTS: tuple[str, ...] = (
     "dead_down",
     "late_up",
     "late_down",
+    "policy_violations",
+    "findings",
 )
 """Task kinds in the order of KIND_CODE, findings, then ups and downs of gauges: tasks_in_flight,
-dead_letters_open, tasks_overdue."""
+dead_letters_open, tasks_overdue; at last what else is found, each with its kind in place of an error."""
 FACT_CODE: dict[str, int] = {fact: code for code, fact in enumerate(FACTS)}
 STRIDE = 32
 """`code = row * STRIDE + fact`."""
@@ -38,6 +40,7 @@ STRIDE = 32
 REDELIVERED = FACT_CODE["redelivered"]
 DUPLICATE_SUCCESS = FACT_CODE["duplicate_success"]
 FLIGHT_UP, FLIGHT_DOWN = FACT_CODE["flight_up"], FACT_CODE["flight_down"]
+LOST, VIOLATIONS, FINDINGS = FACT_CODE["lost"], FACT_CODE["policy_violations"], FACT_CODE["findings"]
 IN_TIME, OVERDUE, RECOVERED = FACT_CODE["in_time"], FACT_CODE["overdue"], FACT_CODE["recovered"]
 LATE_UP, LATE_DOWN = FACT_CODE["late_up"], FACT_CODE["late_down"]
 DEAD_UP, DEAD_DOWN = FACT_CODE["dead_up"], FACT_CODE["dead_down"]
@@ -56,8 +59,8 @@ WAIT, RUN, TOTAL = range(3)
 class Transitions:
     """One count per entry of `codes` and `errors`, one observation per entry of `measures`. Times are axis times.
 
-    Failures (`failed retried dead_lettered`) are in `errors` as (code, error id, at) and not in `codes`; so is
-    `recovered`, with what it recovered from in place of the error.
+    Failures (`failed retried dead_lettered`) are in `errors` as (code, error id, at) and not in `codes`; so are
+    `recovered`, `policy_violations` and `findings`, with what was found in place of the error.
     A code whose fact is one of `PAIRED` stands for both of its facts.
     `measures` holds `row * 3 + (0 wait, 1 run, 2 total)`; `witnesses` the task id that was measured.
     """

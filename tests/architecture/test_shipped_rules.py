@@ -39,7 +39,10 @@ METRICS = {
     "consumer_pending_deliveries", "tasktrail_probe_up",
     "dead_letters_unreviewed_age_seconds",
     "task_review_within_seconds", "dead_letter_oldest_age_seconds", "dead_letter_expires_seconds",
-    "tasktrail_bound_used_ratio",
+    "tasktrail_bound_used_ratio", "task:deadlines_missed:share5m", "task:deadlines_missed:share30m",
+    "task:deadlines_missed:share1h", "task:deadlines_missed:share6h",
+    "task_findings_total", "task_policy_violations_total",
+    "task_redelivered_total", "task_objective",
 }  # fmt: skip
 
 

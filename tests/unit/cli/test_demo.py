@@ -28,7 +28,7 @@ def test_a_hastened_rule_file_is_still_one() -> None:
     for spec in rulefiles.load(["shipped"], demo.hastened):
         assert spec.interval == 1
         for rule in spec.rules:
-            assert max(rule.expr.windows, default=0) <= 240
+            assert max(rule.expr.windows, default=0) <= 720
             assert rule.hold <= 20
 
 

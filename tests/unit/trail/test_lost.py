@@ -1,0 +1,167 @@
+"""Lost and poison: what was started by a worker that is gone; each once, and made good by what comes after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from collector.model.contract import Contract
+from tests.unit.trail.conftest import T
+from tests.unit.trail.findings_bench import Court
+
+
+def started(court, at, task_id="a", worker="w1", **fields):
+    """A task that was sent and started."""
+    return [
+        court.event("sent", at - 1, task_id),
+        court.event("started", at, task_id, worker=worker, **fields),
+    ]
+
+
+def sign(court, kind, at, worker="w1", **fields):
+    """A sign of life of a worker."""
+    return court.event(kind, at, "", worker=worker, task=None, queue=None, **fields)
+
+
+def test_three_missing_heartbeats_are_a_loss():
+    """After three intervals, ten seconds at least, and grace; told in the timeline and by the state."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15)).walk(34.9)
+    assert (court.found(), court.state()) == ([], "started")
+    court.walk(35)
+    assert (court.found(), court.state(), court.lines()) == ([("lost", 35.0)], "lost", ["sent", "started", "lost"])
+    court.walk(2_000)
+    assert court.found() == [("lost", 35.0)]
+
+
+def test_the_interval_is_the_workers_own():
+    """One that tells of itself every minute is not gone after ten seconds."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 120, every=60.0), *started(court, 100)).walk(304)
+    assert court.found() == []
+    court.walk(306)
+    assert court.found() == [("lost", 305.0)]
+
+
+def test_what_tasks_do_is_a_sign_of_life():
+    """A worker whose heartbeats do not come, but whose tasks do, is there."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15), *started(court, 28, "b")).walk(42)
+    assert court.found() == []
+    court.walk(44)
+    assert court.found() == [("lost", 43.0), ("lost", 43.0)]
+
+
+def test_a_restart_under_the_same_name_loses_what_ran():
+    """What was started before it, and nothing that came after."""
+    court = Court()
+    court.feed(*started(court, 15), sign(court, "online", 20), *started(court, 21, "b")).walk(100)
+    assert (court.found(), court.state(), court.state("b")) == ([("lost", 25.0)], "lost", "started")
+
+
+def test_a_worker_that_comes_back_to_its_broker_has_not_restarted():
+    """It says that it has tasks in hand; and two channels may tell of one beginning."""
+    court = Court()
+    court.feed(*started(court, 15), sign(court, "online", 20, labels={"active": "1"})).walk(100)
+    court.feed(sign(court, "online", 101), *started(court, 102, "b"), sign(court, "online", 103)).walk(200)
+    assert court.found() == [("lost", 106.0)]  # a alone
+
+
+@pytest.mark.parametrize(("limit", "at"), [(None, 85.0), (30.0, 85.0), (300.0, 325.0)])
+def test_a_worker_that_leaves_has_time_to_finish(limit, at):
+    """A minute after its `offline`, or as long as its task may run."""
+    court = Court(Contract(match="pay", semantics="best_effort", time_limit=limit))
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15), sign(court, "offline", 20)).walk(at - 0.1)
+    assert ("lost", at) not in court.found()
+    court.walk(at)
+    assert ("lost", at) in court.found()
+
+
+def test_what_ends_is_not_lost():
+    """Also when its worker goes right after it, and however its end comes."""
+    court = Court()
+    for number, kind in enumerate(("succeeded", "failed", "retried", "requeued", "revoked")):
+        court.feed(*started(court, 10, kind), court.event(kind, 12 + number, kind, worker="w1"))
+    court.feed(*court.beats("w1", 0, 20)).walk(500)
+    assert court.found() == []
+
+
+def test_an_end_that_comes_too_late_makes_the_loss_good():
+    """What is lost is decided by what was there when it was due, not by what comes while that is waited for."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15), court.event("succeeded", 32, worker="w1")).walk(500)
+    assert (court.found(), court.state()) == ([("lost", 35.0), ("recovered lost", 35.0)], "succeeded")
+
+
+def test_a_worker_without_a_sign_of_life_is_never_gone():
+    """Nothing is known of it."""
+    court = Court()
+    court.feed(*started(court, 15), *court.beats("w2", 0, 20)).walk(1_000)
+    assert (court.found(), court.state()) == ([], "started")
+
+
+@pytest.mark.parametrize("kind", ["started", "succeeded", "failed", "retried"])
+def test_a_loss_is_made_good_by_what_comes_after_it(kind):
+    """It runs again, or its end is seen after all: recovered, once, and no longer lost."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15, attempt=1))
+    court.feed(court.event(kind, 60, worker="w1" if kind != "started" else "w2", attempt=1)).walk(300)
+    assert court.found() == [("lost", 35.0), ("recovered lost", 60.0)]
+    assert court.state() != "lost"
+
+
+def test_what_takes_its_worker_down_twice_is_poison():
+    """Two workers that died under one task; not two that were told to leave."""
+    court = Court()
+    for number, worker in enumerate(("w1", "w2", "w3")):
+        began = 100 * number
+        court.feed(*court.beats(worker, began, began + 20))
+        court.feed(court.event("started", began + 15, worker=worker, attempt=1))
+    court.walk(1_000)
+    assert [one for one in court.found() if one[0] != "recovered lost"] == [
+        ("lost", 35.0), ("lost", 135.0), ("poison", 135.0), ("lost", 235.0),
+    ]  # fmt: skip
+
+
+def test_a_graceful_leave_is_no_poison():
+    """A deployment takes its time; the task did nothing."""
+    court = Court()
+    for number, worker in enumerate(("w1", "w2")):
+        began = 200 * number
+        court.feed(*court.beats(worker, began, began + 20), court.event("started", began + 15, worker=worker))
+        court.feed(sign(court, "offline", began + 20, worker))
+    court.walk(1_000)
+    assert [what for what, _ in court.found() if what != "recovered lost"] == ["lost", "lost"]
+
+
+def test_nothing_is_lost_while_a_source_cannot_be_believed():
+    """Heartbeats that do not come from a source that is down are not missing; it is judged when the source is back."""
+    court = Court()
+    is_up = False
+    court.stitcher.findings.holes.is_known = lambda _source: is_up
+    court.feed(*court.beats("w1", 0, 20), *started(court, 15)).walk(300)
+    assert court.found() == []
+    is_up = True
+    court.feed(*court.beats("w1", 301, 310)).walk(320)
+    assert court.found() == []
+
+
+def test_a_loss_that_may_lie_in_a_hole_is_unknown():
+    """The end may have been missed: no finding, and the state says so."""
+    court = Court()
+    court.stitcher.findings.holes.add("s", T + 16, T + 50)
+    court.feed(*court.beats("w1", 0, 15), *started(court, 15)).walk(64)
+    assert court.state() == "started"
+    court.walk(300)
+    assert (court.found(), court.state(), court.stitcher.evictions["deadlines"]) == ([], "unknown", 1)
+
+
+def test_many_are_lost_in_steps():
+    """Ten thousand trails of a dead worker are gone through in bounded steps, each found once."""
+    court = Court()
+    court.feed(*court.beats("w1", 0, 20))
+    court.stitch(*(court.event("started", 15, f"{number}", worker="w1") for number in range(10_000)))
+    steps = 0
+    while court.stitcher.expire(T + 40, court.out, 2_000):
+        steps += 1
+    assert court.found() == [("lost", 35.0)] * 10_000
+    assert steps > 50
