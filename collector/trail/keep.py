@@ -6,7 +6,7 @@ Everything here is bounded, dated, and leaves for a reason of the closed tuple R
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TypeAlias
 
@@ -112,11 +112,17 @@ class Keep:
             self.homes.append(home)
         return home
 
-    def welcome(self, home: Home, fresh: list[Trail], at: float) -> None:
-        """New trails of one batch: look at them again later, and index the traces that they know."""
+    def welcome(self, home: Home, fresh: list[Trail], ats: Sequence[float]) -> None:
+        """New trails of one batch: look at them again later, and index the traces that they know.
+
+        `ats`: the axis times of the batch. A trail that is older, and new only to its trace, is looked at anyway.
+        """
+        at = ats[-1]
         if at - fresh[0].born > _SPARSE:
+            oldest = min(ats)
             for trail in fresh:
-                self.wheel.arm(trail, trail.born + self.bounds.horizon_seconds)
+                if trail.born >= oldest:
+                    self.wheel.arm(trail, trail.born + self.bounds.horizon_seconds)
         else:
             self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
         home.links.welcome(fresh, at)

@@ -63,7 +63,6 @@ class Promises:
         """Deadlines that were not judged: there were too many, or their trail had left or overlaps a hole."""
         self._rows = rows
         self._errors = errors
-        self._from_overdue = 0
         self._keep = keep
         self._settler = settler
         self._grace = grace
@@ -81,7 +80,6 @@ class Promises:
         self._terms = {}
         self.is_asked = any(one.deadline is not None for one in self._contracts.declared)
         if contracts is not None:
-            self._from_overdue = self._errors.intern("overdue")  # now, while there is room for a name
             self._keep.leave = self.leave
         self._settler.is_must = self.is_must if contracts else None
 
@@ -292,7 +290,8 @@ class Promises:
                 self._arm(trail, at)
             else:
                 finding.recovered_at = at
-                self.out.errors.append((finding.row * STRIDE + RECOVERED, self._from_overdue, at))
+                cause = self._errors.intern(finding.name, is_ours=True)
+                self.out.errors.append((finding.row * STRIDE + RECOVERED, cause, at))
         if finding.is_up and life.final_when is not None:
             self._land(finding, max(finding.at, *(p.fact.at for p in life.order if IS_FINAL[p.kind])))
 

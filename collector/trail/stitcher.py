@@ -307,7 +307,7 @@ class Stitcher:
                     fresh.append(trail)
             trail.marks = marks
         if fresh:
-            self._keep.welcome(home, fresh, at)
+            self._keep.welcome(home, fresh, ats)
             if self.promises.is_asked:
                 self.promises.welcome(fresh)
             if self.findings.is_asked:
