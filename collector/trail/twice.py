@@ -40,8 +40,10 @@ def twice(trail: Trail, lives: Sequence[Life], rows: Rows) -> Iterator[Line]:
         for placed in life.order:
             if placed.kind == STARTED and placed.fact.flags & REDELIVERED:
                 yield "redelivered", placed.fact.at, _why(life, placed, lost, rows)
-            elif placed.kind == SUCCEEDED and placed.fact.flags & DUPLICATE:
-                yield "duplicate_success", placed.fact.at, _before(life, placed, trail)
+        successes = life.of(SUCCEEDED)
+        further = sum(bool(placed.fact.flags & DUPLICATE) for placed in successes)
+        for placed in successes[len(successes) - further :]:  # which of them came first means nothing
+            yield "duplicate_success", placed.fact.at, _before(life, placed, trail)
 
 
 def _why(life: Life, again: Placed, lost: set[float], rows: Rows) -> str:
