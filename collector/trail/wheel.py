@@ -15,6 +15,8 @@ class Wheel:
 
     def __init__(self) -> None:
         self._seconds: dict[int, list[Trail]] = {}
+        self._order: list[int] = []
+        """The same seconds as a heap: along a backlog there are thousands, and each step asks for the first."""
         self._last: list[Trail] = []
         self._last_second = -1
 
@@ -29,26 +31,28 @@ class Wheel:
     def _bucket(self, at: float) -> list[Trail]:
         second = int(at) + 1
         if second != self._last_second:
-            self._last = self._seconds.setdefault(second, [])
+            bucket = self._seconds.get(second)
+            if bucket is None:
+                bucket = self._seconds[second] = []
+                heapq.heappush(self._order, second)
+            self._last = bucket
             self._last_second = second
         return self._last
 
     def next_due(self) -> float | None:
         """The earliest second that has anything in it."""
-        return float(min(self._seconds)) if self._seconds else None
+        return float(self._order[0]) if self._order else None
 
     def take(self, at: float, most: int) -> list[Trail]:
         """Up to `most` trails whose second has come, oldest second first."""
         taken: list[Trail] = []
-        while len(taken) < most and self._seconds:
-            second = min(self._seconds)
-            if second > at:
-                break
+        while len(taken) < most and self._order and self._order[0] <= at:
+            second = self._order[0]
             bucket = self._seconds[second]
             left = most - len(taken)
             if len(bucket) <= left:
                 taken += bucket
-                del self._seconds[second]
+                del self._seconds[heapq.heappop(self._order)]
                 self._last_second = -1
             else:
                 taken += bucket[-left:]

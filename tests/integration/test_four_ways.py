@@ -27,6 +27,8 @@ from tests.truth.generator import Line, Truth, generate
 
 EVENTS = 200_000
 PARTITIONS = 4
+FOUND = "findings"
+"""What the daemon makes of the facts, of which this truth says nothing: tasks of it that are never started, say."""
 RULES = """
 groups:
   - name: four-ways
@@ -102,7 +104,7 @@ def test_replay_gives_the_truth(events: Events) -> None:
         "ignored": 0,
     }
     counted = {
-        task: {kind: count for kind, count in kinds.items() if count}
+        task: {kind: count for kind, count in kinds.items() if count and kind != FOUND}
         for task, kinds in events.replayed["tasks"].items()
     }
     assert _differing(counted, truth.tasks) == {}
@@ -248,7 +250,7 @@ def _rejected(daemon: Daemon) -> dict[str, int]:
 def _series(daemon: Daemon) -> dict[tuple[str, str], dict[str, int]]:
     found: dict[tuple[str, str], Counter[str]] = {}
     for name, samples in daemon.metrics().items():
-        if not name.startswith("task_") or not name.endswith("_total"):
+        if not name.startswith("task_") or not name.endswith("_total") or name == f"task_{FOUND}_total":
             continue
         for labels, value in samples:
             if value:
