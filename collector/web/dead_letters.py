@@ -176,7 +176,7 @@ async def _names(ledger: Ledger, given: _Judged, state: str, now: float) -> list
     if given.filter:
         names |= dict.fromkeys(await _matching(ledger, _wanted(given.filter, now), state))
     elif not names:
-        raise v2.Refused({"error": "which? give `ids` or a `filter`"})
+        raise v2.Refused({"error": "which? name ids or a filter"})
     if len(names) > MOST_JUDGED:
         raise v2.Refused({"error": f"{len(names)} at once, at most {MOST_JUDGED}: narrow the filter"})
     missing = [name for name in names if name not in ledger.records]
