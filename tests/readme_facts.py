@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import wrap
 
 from collector.formats import FORMATS, Format
 from collector.formats.decoded import FACTS
@@ -20,7 +21,8 @@ def table(formats: Mapping[str, Format]) -> str:
     for fact in FACTS:
         cells = [_cell(facts.get(fact, ""), notes) for facts in told.values()]
         lines.append(f"| {fact.replace('_', ' ')} | {' | '.join(cells)} |")
-    return "\n".join([*lines, "", *(f"({number}) {note}  " for note, number in notes.items())]).rstrip()
+    said = " · ".join(f"({number}) {note}" for note, number in notes.items())
+    return "\n".join([*lines, "", *wrap(said, 120, break_long_words=False, break_on_hyphens=False)])
 
 
 def _cell(said: str, notes: dict[str, int]) -> str:

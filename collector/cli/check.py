@@ -70,14 +70,19 @@ def main(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
-        print(f"{len(problems)} problems in {len({problem.file for problem in problems})} files", file=sys.stderr)
+        places = len({problem.file for problem in problems})
+        print(f"{_counted(len(problems), 'problem')} in {_counted(places, 'file')}", file=sys.stderr)
         return 1
     for line in _remarks(whole):
         print(line)
     if arguments.explain:
         return explained(arguments.explain, [one for one in whole if isinstance(one, Settings)])
-    print(f"{len(files)} files, no problem")
+    print(f"{_counted(len(files), 'file')}, no problem")
     return 0
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _findings(whole: list[Whole]) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import argparse
 import getpass
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -88,7 +89,12 @@ class Client:
             raise RefusedError(error.code, f"{self._base}: {_said(error.read(), error.code)}") from error
         except (urllib.error.URLError, OSError, ValueError) as error:
             why = getattr(error, "reason", error)
-            if isinstance(why, OSError) and why.errno:
+            if isinstance(why, ssl.SSLCertVerificationError):
+                raise TasktrailError(
+                    f"{self._base}: its certificate is not trusted ({why.verify_message}); "
+                    "name the file of its authority in the environment variable SSL_CERT_FILE"
+                ) from error
+            if isinstance(why, OSError) and why.errno and not isinstance(why, ssl.SSLError):
                 why = os.strerror(why.errno)
             raise TasktrailError(
                 f"{self._base}: no daemon answers there ({why}); start it, or give its --url"

@@ -36,6 +36,12 @@ _HELP = {
     "task_id": "of this task id",
     "since": "that died within this time: 2h, or Unix seconds",
 }
+_FORMS = dict.fromkeys(("task", "queue", "source", "owner"), "GLOB") | {
+    "state": "STATE[,STATE]",
+    "error": "CLASS",
+    "task_id": "ID",
+    "since": "TIME",
+}
 _SHOWN = ("id", "state", "died", "task", "queue", "owner", "error", "attempts", "place", "deleted")
 _CAUSES = ("fingerprint", "open", "total", "task", "owner", "error", "message", "last")
 
@@ -68,7 +74,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--from", dest="directory", metavar="DIR", help="from a state directory, without a daemon")
     for action in (listing, ack, resolve, again, export):
         for name in FILTERS:
-            action.add_argument(f"--{name.replace('_', '-')}", default="", metavar="TEXT", help=_HELP[name])
+            action.add_argument(
+                f"--{name.replace('_', '-')}", default="", metavar=_FORMS.get(name, "TEXT"), help=_HELP[name]
+            )
     for action in (listing, one, ack, resolve, again, export):
         client.configure(action)
 
@@ -89,7 +97,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         client.show(found)
     elif arguments.by:
-        _table(_CAUSES, map(_cause, found["causes"]), "no dead letter has such a cause")
+        _table(_CAUSES, map(_cause, found["causes"]), "no dead letter is remembered that is so")
     else:
         _table(_SHOWN, map(_record, found["dead_letters"]), "no dead letter is remembered that is so")
         if found["next"]:
@@ -114,7 +122,7 @@ def _show(arguments: argparse.Namespace) -> int:
             out.print(Text(f"{name:16} {_told(name, value)}"), soft_wrap=True)
     for entry in found["history"]:
         why = " ".join(filter(None, (entry["reason"], entry["ticket"] and f"({entry['ticket']})")))
-        line = f"{report.clock(entry['at'])}  {entry['state']:12} {shown(entry['actor'])}  {shown(why)}"
+        line = f"{report.clock(entry['at'])}  {entry['state']:12} {shown(entry['actor'])}  {shown(why)}".rstrip()
         out.print(Text(line), soft_wrap=True)
     return 0
 

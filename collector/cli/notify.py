@@ -20,16 +20,16 @@ _NONE = "no target is named: write --notify URL, or the name of a receiver of --
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `notify`."""
-    parser.add_argument("action", choices=["test"], help="send one sample of each kind of message")
-    parser.add_argument(
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, help="what to do")
+    text = "send one sample of each kind of message"
+    test = actions.add_parser("test", help=text, description=text.capitalize() + ".")
+    test.add_argument(
         "receivers", nargs="*", metavar="RECEIVER", help="all targets of this receiver of the routes file"
     )
-    parser.add_argument("--notify", action="append", default=[], metavar="URL", help="a target; may be repeated")
-    parser.add_argument("--routes", metavar="FILE", help="a file in Alertmanager's format, with its receivers")
-    parser.add_argument("-c", "--config", metavar="FILE", help="take `routes` from this configuration file")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="send nothing: show what would be sent, secrets as stars"
-    )
+    test.add_argument("--notify", action="append", default=[], metavar="URL", help="a target; may be repeated")
+    test.add_argument("--routes", metavar="FILE", help="a file in Alertmanager's format, with its receivers")
+    test.add_argument("-c", "--config", metavar="FILE", help="take `routes` from this configuration file")
+    test.add_argument("--dry-run", action="store_true", help="send nothing: show what would be sent, secrets as stars")
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -96,7 +96,8 @@ def main(arguments: argparse.Namespace, asked: dict[str, str]) -> int:
 
 
 def _tell(result: Result) -> None:
-    print(f"{result.sent} {'would be' if result.is_dry else 'were'} redriven")
+    done = "would be" if result.is_dry else "was" if result.sent == 1 else "were"
+    print(f"{result.sent} {done} redriven")
     if result.known:
         print(f"{result.known} had been sent before, and are not sent again")
     for why, count in result.refused.most_common():

@@ -7,7 +7,6 @@ was noted is passed over when its turn comes.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -98,10 +97,6 @@ class Clocks:
             one = self._records.get(name)
             if one is not None and _is_lying(one) and one.found.expires_at == due:
                 yield one
-
-    def next_expiry(self) -> float:
-        """When the next one is looked at; infinity where none is known to leave."""
-        return self._expiring[0][0] if self._expiring else math.inf
 
     def _first(self, heap: _Heap, holds: Callable[[DeadLetter], bool], *, by_expiry: bool = False) -> float | None:
         while heap:

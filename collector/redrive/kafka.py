@@ -153,7 +153,7 @@ async def _told() -> AsyncIterator[None]:
     try:
         yield
     except KafkaError as error:
-        raise SourceError(f"Kafka: {type(error).__name__}: {error}") from error
+        raise SourceError(f"Kafka: {error}") from error
     except TimeoutError as error:
         raise SourceError(f"Kafka: no answer for {_SILENCE:.0f} s") from error
 

@@ -15,7 +15,6 @@ from collector.model.labels import Labels, fingerprint
 
 MOST = 50_000
 """Alerts from outside that fire at once; further ones are refused."""
-SILENT = "nobody has spoken of it any longer"
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):

@@ -195,9 +195,8 @@ def _runbook(alert: Alert, wording: Wording) -> tuple[str, list[str]]:
         link = f"{wording.external_url.rstrip('/')}/{url.lstrip('/')}"
         return f"runbook: {line_of(link, _LONG)}", []
     name = url.rstrip("/").rpartition("/")[2].removesuffix(".md")
-    page = [line for line in map(str.strip, wording.runbooks.get(name, "").splitlines()) if line]
-    if page and page[0].startswith("# "):
-        del page[0]  # the page's title says what the alert's name has said
+    lines = map(str.strip, wording.runbooks.get(name, "").splitlines())
+    page = [line for line in lines if line and not line.startswith("#")]  # headings without their page say nothing
     return f"runbook: {line_of(name, _SHORT)}", [f"  {line_of(line, 2 * _SHORT)}" for line in page[:MOST_RUNBOOK_LINES]]
 
 

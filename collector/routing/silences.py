@@ -155,11 +155,6 @@ class Silences:
         ids = [one.id for one in self.of(alert.fingerprint, alert.labels, now)]
         return f"silenced by {', '.join(sorted(ids))}" if ids else ""
 
-    def next_change(self, now: float) -> float | None:
-        """When the next one begins or ends after an instant."""
-        edges = (edge for one in self._all.values() for edge in (one.starts_at, one.ends_at) if edge > now)
-        return min(edges, default=None)
-
     def _candidates(self, fingerprint: str, labels: Labels) -> Iterable[Silence]:
         found = self._matching.get(fingerprint)
         if found is None:

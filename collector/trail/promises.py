@@ -13,12 +13,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from collector.model.contract import UNDECLARED, Contract, Contracts
+from collector.model.contract import Contracts
 from collector.trail.keep import Home, Keep
 from collector.trail.lifecycle import IS_FINAL, REVOKED, SENT, SUCCEEDED
 from collector.trail.rows import Errors, Rows
 from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
+from collector.trail.terms import Terms
 from collector.trail.trail import (
     IN_TIME_LINE,
     M_IRREGULAR,
@@ -66,8 +67,7 @@ class Promises:
         self._keep = keep
         self._settler = settler
         self._grace = grace
-        self._contracts = Contracts()
-        self._terms: dict[int, Contract] = {}
+        self._terms = Terms(rows)
         self._heap: list[tuple[float, int, str]] = []
         self._failed: dict[tuple[int, str], tuple[int, float]] = {}
         """Finished without success, and not judged when they were frozen: row, and when they are due."""
@@ -76,26 +76,14 @@ class Promises:
 
     def use(self, contracts: Contracts | None) -> None:
         """Hold what is sent from now on to these contracts. Earlier deadlines are judged by them when they are due."""
-        self._contracts = contracts or Contracts()
-        self._terms = {}
-        self.is_asked = any(one.deadline is not None for one in self._contracts.declared)
+        self.is_asked = any(one.deadline is not None for one in self._terms.use(contracts))
         if contracts is not None:
             self._keep.leave = self.leave
         self._settler.is_must = self.is_must if contracts else None
 
-    def terms(self, row: int) -> Contract:
-        """The contract of a row."""
-        found = self._terms.get(row)
-        if found is None:
-            if row < 0:
-                return UNDECLARED
-            task, queue, _ = self._rows.names(row)
-            found = self._terms[row] = self._contracts.of(task, queue)
-        return found
-
     def is_must(self, row: int) -> bool:
         """Whether what is counted under a row must be completed."""
-        return self.terms(row).semantics == "must_complete"
+        return self._terms.of(row).semantics == "must_complete"
 
     def gap(self, source: str, start: float, end: float) -> None:
         """A source has a hole: what is missing there may lie in it."""
@@ -107,7 +95,7 @@ class Promises:
     def welcome(self, trails: list[Trail]) -> None:
         """New trails: those that have a deadline are looked at when it has passed."""
         for trail in trails:
-            deadline = self.terms(trail.row).deadline
+            deadline = self._terms.of(trail.row).deadline
             if deadline is None or not trail.marks & M_SENT or trail.marks & M_IRREGULAR:
                 continue  # of irregular ones `judge` sees to it
             sent_time, sent_at = origin(trail)
@@ -117,7 +105,7 @@ class Promises:
         """Look at what was measured: a total tells of an end."""
         totals = (codes % len(MEASURES) == TOTAL).nonzero()[0].tolist()
         for place in totals:
-            if self.terms(int(codes[place]) // len(MEASURES)).deadline is not None:
+            if self._terms.of(int(codes[place]) // len(MEASURES)).deadline is not None:
                 trail = home.open.get(witnesses[place])
                 if trail is not None and not trail.marks & M_IRREGULAR and not self._is_flatly_in_time(trail):
                     self.judge(trail)
@@ -125,7 +113,7 @@ class Promises:
     def _is_flatly_in_time(self, trail: Trail) -> bool:
         """Whether a flat trail is done in time, which is counted; it is what most of them are."""
         sent_time, sent_at = origin(trail)
-        deadline = self.terms(trail.row).deadline
+        deadline = self._terms.of(trail.row).deadline
         if trail.judged or trail.facts or not trail.marks & M_SUCCEEDED or deadline is None or not sent_time:
             return False
         if not trail.end_time or trail.end_time - max(sent_time, trail.eta) > deadline:
@@ -187,7 +175,7 @@ class Promises:
         """A trail is frozen or goes: what it holds up comes down, and a deadline it has yet to miss is remembered."""
         for finding in trail.found or ():
             self._land(finding, at)
-        if not self.is_asked or self.terms(trail.row).deadline is None or self._is_done(trail):
+        if not self.is_asked or self._terms.of(trail.row).deadline is None or self._is_done(trail):
             return
         self.judge(trail)
         due = self._waits_until(trail)
@@ -202,7 +190,7 @@ class Promises:
             return 0.0
         if any(placed.kind == REVOKED for placed in lives[-1].order):
             return 0.0
-        return self._due(sent, self.terms(trail.row).deadline or 0.0)
+        return self._due(sent, self._terms.of(trail.row).deadline or 0.0)
 
     # Over a restart
 
@@ -236,7 +224,7 @@ class Promises:
         for life in lives:
             sent = _sent(life)
             row = sent.fact.row if sent and sent.fact.row >= 0 else trail.row
-            deadline = self.terms(row).deadline
+            deadline = self._terms.of(row).deadline
             if sent is None or deadline is None:
                 continue
             if not self._is_decided(trail, life, sent):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -11,12 +13,23 @@ from aiohttp import web
 from collector.gotext.floats import format_float
 from collector.model.alert import Alert
 
+T = TypeVar("T")
 _encode = msgspec.json.encode
 
 
 def json(body: Any, status: int = 200) -> web.Response:
     """A JSON response."""
     return web.Response(body=_encode(body), status=status, content_type="application/json")
+
+
+async def walked(steps: Iterator[T | None]) -> T:
+    """What the last step gives; everybody else has a turn after each."""
+    for step in steps:
+        if step is not None:
+            return step
+        await asyncio.sleep(0)
+    msg = "a walk ends with what it found"
+    raise AssertionError(msg)
 
 
 def not_found(what: str) -> web.Response:

@@ -6,8 +6,8 @@ import asyncio
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -19,7 +19,6 @@ from collector.documents.scalars import parse_duration
 from collector.web import answers, v2
 from collector.web.view import VIEW
 
-T = TypeVar("T")
 FILTERS = ("state", "task", "queue", "source", "owner", "error", "fingerprint", "task_id", "since")
 PARAMETERS = frozenset((*FILTERS, "after", "limit", "by", "format"))
 MOST_JUDGED = 10_000
@@ -75,10 +74,10 @@ async def dead_letters(request: web.Request) -> web.StreamResponse:
     wanted = _wanted(request.query, view.now())
     ledger = view.ledger
     if request.query.get("by", "") == "fingerprint":
-        return answers.json({"causes": await _walked(causes(ledger, wanted))})
+        return answers.json({"causes": await answers.walked(causes(ledger, wanted))})
     if "by" in request.query:
         raise v2.Refused({"error": "`by` is `fingerprint`, or not there"})
-    page = await _walked(pages(ledger, wanted))
+    page = await answers.walked(pages(ledger, wanted))
     following = None if page.after is None else ":".join((repr(page.after[0]), page.after[1]))
     return answers.json({"dead_letters": [listed(one) for one in page.records], "next": following})
 
@@ -176,7 +175,7 @@ async def _names(ledger: Ledger, given: _Judged, state: str, now: float) -> list
     if given.filter:
         names |= dict.fromkeys(await _matching(ledger, _wanted(given.filter, now), state))
     elif not names:
-        raise v2.Refused({"error": "which? give `ids` or a `filter`"})
+        raise v2.Refused({"error": "which? name ids or a filter"})
     if len(names) > MOST_JUDGED:
         raise v2.Refused({"error": f"{len(names)} at once, at most {MOST_JUDGED}: narrow the filter"})
     missing = [name for name in names if name not in ledger.records]
@@ -194,16 +193,6 @@ async def _matching(ledger: Ledger, wanted: Wanted, state: str) -> list[str]:
         if number % STEP == 0:
             await asyncio.sleep(0)
     return found
-
-
-async def _walked(steps: Iterator[T | None]) -> T:
-    """What the last step gives; everybody else has a turn after each."""
-    for step in steps:
-        if step is not None:
-            return step
-        await asyncio.sleep(0)
-    msg = "a walk ends with what it found"
-    raise AssertionError(msg)
 
 
 def _wanted(asked: Any, now: float) -> Wanted:

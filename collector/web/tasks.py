@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Iterator
-from typing import TypeVar
 
 from aiohttp import web
 
@@ -15,7 +12,6 @@ from collector.trail.listing import MOST_LISTED, Wanted
 from collector.web import answers
 from collector.web.view import VIEW
 
-T = TypeVar("T")
 PARAMETERS = frozenset(("state", "task", "queue", "error", "since", "after", "limit"))
 
 
@@ -34,24 +30,14 @@ async def tasks(request: web.Request) -> web.Response:
         wanted = _wanted(request, view.now())
     except _RefusedError as error:
         return answers.json({"error": str(error)}, status=400)
-    page = await _walked(view.listing(wanted))
+    page = await answers.walked(view.listing(wanted))
     following = None if page.after is None else ":".join((repr(page.after[0]), *map(str, page.after[1:])))
     return answers.json({"tasks": page.tasks, "next": following})
 
 
 async def coverage(request: web.Request) -> web.Response:
     """Each task name that was seen and what it lacks; and a draft of a tasks file."""
-    return answers.json(await _walked(request.app[VIEW].coverage()))
-
-
-async def _walked(steps: Iterator[T | None]) -> T:
-    """What the last step gives; everybody else has a turn after each."""
-    for step in steps:
-        if step is not None:
-            return step
-        await asyncio.sleep(0)
-    msg = "a walk ends with what it found"
-    raise AssertionError(msg)
+    return answers.json(await answers.walked(request.app[VIEW].coverage()))
 
 
 def _wanted(request: web.Request, now: float) -> Wanted:

@@ -57,14 +57,15 @@ def test_the_push_of_the_quick_start(run: Callable[..., Daemon], tmp_path: Path)
 
 
 def test_the_rules_and_their_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Pasted into files of the names that stand in their first lines, the examples of rules and routes pass."""
+    """Pasted into files of the names that stand in their first lines, the examples of rules, tasks and routes pass."""
     for text in re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
         if named := re.match(r"# (\w+\.yaml)\n", text):
             (tmp_path / named[1]).write_text(text)
     for name in ("slack-url", "pagerduty-key"):
         (tmp_path / name).write_text("https://hooks.slack.com/services/A/B/C")
     assert main(["test", str(tmp_path / "rules_test.yaml")]) == 0
-    assert main(["check", *(str(tmp_path / name) for name in ("rules.yaml", "rules_test.yaml", "routes.yaml"))]) == 0
+    names = ("rules.yaml", "rules_test.yaml", "tasks.yaml", "routes.yaml")
+    assert main(["check", *(str(tmp_path / name) for name in names)]) == 0
     capsys.readouterr()
 
 

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from math import inf
 
-from collector.model.contract import UNDECLARED, Contract, Contracts
+from collector.model.contract import Contracts
 from collector.trail.bend import promote
 from collector.trail.evidence import Notes
 from collector.trail.findings.asked import asks, first_look, is_plain, is_strict, next_look
@@ -32,6 +32,7 @@ from collector.trail.lifecycle import LOST, REQUEUED
 from collector.trail.rows import Errors, Rows
 from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
+from collector.trail.terms import Terms
 from collector.trail.trail import (
     M_IRREGULAR,
     M_SENT,
@@ -76,8 +77,7 @@ class Findings:
         self._settler = settler
         self._notes = notes
         self._grace = grace
-        self._contracts = Contracts()
-        self._terms: dict[int, Contract] = {}
+        self._terms = Terms(rows)
         self._telling: dict[str, float] = {}
         """Source → since when it tells of starts."""
         self._forgot_at = 0.0
@@ -91,26 +91,14 @@ class Findings:
 
     def use(self, contracts: Contracts | None) -> None:
         """Hold trails against these from now on."""
-        self._contracts = contracts or Contracts()
-        self._terms = {}
-        self.is_asked = any(map(asks, self._contracts.declared))
-
-    def terms(self, row: int) -> Contract:
-        """The contract of a row."""
-        found = self._terms.get(row)
-        if found is None:
-            if row < 0:
-                return UNDECLARED
-            task, queue, _ = self._rows.names(row)
-            found = self._terms[row] = self._contracts.of(task, queue)
-        return found
+        self.is_asked = any(map(asks, self._terms.use(contracts)))
 
     # What the stitcher tells
 
     def welcome(self, trails: list[Trail]) -> None:
         """New trails: those that a contract limits are looked at when they may have reached a limit."""
         for trail in trails:
-            terms = self.terms(trail.row)
+            terms = self._terms.of(trail.row)
             if terms.period is not None and trail.marks & M_SENT:
                 turn = Turn(trail.row, terms.period, trail.sent_at, trail.task_id, trail.home)
                 self.schedules.sent(self._rows.names(trail.row), turn)
@@ -122,7 +110,7 @@ class Findings:
 
     def soon(self, trail: Trail, at: float) -> None:
         """Something seldom happened to a trail at `at`: look at it when all that was overtaken by it is there."""
-        if self.is_asked and is_strict(self.terms(trail.row)):
+        if self.is_asked and is_strict(self._terms.of(trail.row)):
             self.arm(trail, at + self._grace)
 
     def settled(self, trail: Trail, lives: list[Life]) -> None:
@@ -150,7 +138,7 @@ class Findings:
 
     def overlook(self, trail: Trail, at: float) -> None:
         """The round came by an open trail that is not over: whether it waits or runs too long for its kind."""
-        due = -inf if trail.marks & M_IRREGULAR else next_look(trail, self.terms(trail.row), self.usual, at)
+        due = -inf if trail.marks & M_IRREGULAR else next_look(trail, self._terms.of(trail.row), self.usual, at)
         if due + self._grace <= at:
             self._look(trail)
         elif due < inf:
@@ -164,7 +152,7 @@ class Findings:
                 self._judge_and_note(trail)
 
     def _is_plain(self, trail: Trail) -> bool:
-        return is_plain(trail, self.terms(trail.row), self.usual)
+        return is_plain(trail, self._terms.of(trail.row), self.usual)
 
     # What time brings
 
@@ -298,7 +286,7 @@ class Findings:
             is_latest=span[1] == inf,
             telling_since=self._telling.get(self._rows.names(row)[2], inf),
             row=row,
-            terms=self.terms(row),
+            terms=self._terms.of(row),
             usual=self.usual,
             decided=self._decided,
             grace=self._grace,

@@ -78,14 +78,14 @@ def test_rules_and_their_configuration_together(capsys, tmp_path):
     code, _, err = check(capsys, tmp_path)
     assert (code, [line.split(": `")[0] for line in err]) == (
         1,
-        [f"{tmp_path}/tasktrail.yaml:1:9", "1 problems in 1 files"],
+        [f"{tmp_path}/tasktrail.yaml:1:9", "1 problem in 1 file"],
     )
     code, _, err = check(capsys, rules)
     assert (code, err) == (
         1,
         [
             f"{rules}:4:23: `tasks_in_flight` has no label `tenant`: it has queue, source, task",
-            "1 problems in 1 files",
+            "1 problem in 1 file",
         ],
     )
 

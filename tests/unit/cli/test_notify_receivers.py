@@ -40,9 +40,11 @@ def test_preview_of_all(routes, capsys):
         assert word in shown
 
 
-def test_preview_of_one_is_what_is_sent(routes, capsys):
-    """The preview of a webhook is its whole JSON, under the receiver's name."""
-    assert main(["notify", "test", "call", "--routes", routes, "--dry-run"]) == 0
+@pytest.mark.parametrize("order", [("call", "--routes"), ("--routes", "call")])
+def test_preview_of_one_is_what_is_sent(order, routes, capsys):
+    """The preview of a webhook is its whole JSON, under the receiver's name, which may stand behind the options."""
+    named = [part for word in order for part in ((word, routes) if word == "--routes" else (word,))]
+    assert main(["notify", "test", *named, "--dry-run"]) == 0
     shown = capsys.readouterr().out
     body = shown.partition("call: webhook+")[2].partition("  firing:\n")[2].partition("  resolved:\n")[0]
     assert json.loads(body)["receiver"] == "call"

@@ -116,7 +116,7 @@ def test_an_answer_in_spite_of_what_cannot_be_done(call, routes) -> None:
 
 def test_check(call, routes) -> None:
     """Routes that no alert reaches are findings; receivers that nobody uses are remarks."""
-    assert call("check", routes)[:2] == (0, "1 files, no problem\n")
+    assert call("check", routes)[:2] == (0, "1 file, no problem\n")
     routes.write_text(ROUTES.replace("receivers: [", "receivers: [{name: lonely}, "))
     code, out, _ = call("check", routes)
     assert (code, f"{routes}:8:13: no route names the receiver `lonely`" in out) == (0, True)

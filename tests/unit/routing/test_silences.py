@@ -32,8 +32,6 @@ def test_a_silence_is_pending_then_active_then_expired() -> None:
     made = silences.set(silence(start=10, end=100), 5, "1")
     assert [made.state(now) for now in (5, 10, 99.9, 100)] == ["pending", "active", "active", "expired"]
     assert [quiet(silences, now) for now in (9.9, 10, 99.9, 100)] == [False, True, True, False]
-    assert silences.next_change(5) == 10
-    assert silences.next_change(10) == 100
     assert silences.forget(99 + RETAINED) == 0
     assert silences.forget(100 + RETAINED) == 1
     assert silences.get("1") is None
