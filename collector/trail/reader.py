@@ -135,7 +135,10 @@ class Reader:
         return Counter(trail.deploy for trail in trails if trail is not None and trail.deploy)
 
     def _view(self, home: Home, trail: Trail) -> Timeline:
-        return view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
+        found = view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
+        if self._keep.arguments is not None:
+            found.arguments = self._keep.arguments.of(home.index, trail.task_id)
+        return found
 
     def _offender(self, note: Note) -> Offender:
         at, index, task_id, error = note
@@ -157,6 +160,7 @@ class Reader:
             caller=seen.caller,
             trace_id=seen.trace_id,
             at=at,
+            arguments=mask_personal(seen.arguments) if seen.arguments else "",
         )
 
     def _oldest_in_flight(self, rows: set[int]) -> list[Note]:
