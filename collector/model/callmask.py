@@ -15,7 +15,7 @@ _LOOKED_AT = 1000
 """Characters of which secrets are looked for: more than are kept, so that none is cut in half."""
 _NAME = re.compile(
     r"(?i)(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|api[_-]?key|(?:access|private|signing|encryption)[_-]?key"
-    r"|authorization|credentials?|cookie)[\w.-]*(?:\\*[\"']?\s*[:=]|\\*[\"']\s*,)\s*(?:(?:bearer|basic|digest|token)\s+)?"
+    r"|authorization|credentials?|cookie)[\w.-]*+(?:\\*[\"']?\s*[:=]|\\*[\"']\s*,)\s*(?:(?:bearer|basic|digest|token)\s+)?"
 )
 """A name that says so, and what stands between it and its value: `password=`, `"token": `, `'secret', `."""
 _OPEN, _CLOSE = "([{<", ")]}>"
