@@ -94,9 +94,9 @@ _hash = msgspec.json.Decoder(dict[str, Any]).decode
 
 def showing(decode: Decode, form: str) -> Decode:
     """The decoder of a form, whose batches say besides what calls were made with."""
-    if form not in _READERS:
+    if form not in READERS:
         return decode
-    read = _READERS[form]()
+    read = READERS[form]()
 
     def both(batch: Batch) -> Decoded:
         decoded = decode(batch)
@@ -213,7 +213,7 @@ def _dramatiq() -> Read:
     return read
 
 
-_READERS: dict[str, Callable[[], Read]] = {
+READERS: dict[str, Callable[[], Read]] = {
     "celery": lambda: _celery,
     "rq": lambda: _rq,
     "saq": lambda: _saq,
