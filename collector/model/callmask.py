@@ -18,20 +18,29 @@ _NAME = re.compile(
     r"|authorization|credentials?|cookie)[\w.-]*+(?:\\*[\"']?\s*[:=]|\\*[\"']\s*,)\s*(?:(?:bearer|basic|digest|token)\s+)?"
 )
 """A name that says so, and what stands between it and its value: `password=`, `"token": `, `'secret', `."""
+_HINTS = ("pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie")
+"""One of these is in every such name: most calls have none, which is seen at once."""
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
 def mask_call(text: str) -> str:
     """The text with the values of secrets as stars, cut."""
     text = text[:_LOOKED_AT]
+    lowered = text.lower()
+    if any(hint in lowered for hint in _HINTS):
+        text = _without_values(text)
+    text = mask(text)
+    return text if len(text) <= LONGEST_CALL else f"{text[: LONGEST_CALL - 1]}\u2026"
+
+
+def _without_values(text: str) -> str:
     parts: list[str] = []
     at = 0
     while (match := _NAME.search(text, at)) is not None:
         parts += [text[at : match.end()], STARS]
         at = _end_of_value(text, match.end())
     parts.append(text[at:])
-    text = mask("".join(parts))
-    return text if len(text) <= LONGEST_CALL else f"{text[: LONGEST_CALL - 1]}\u2026"
+    return "".join(parts)
 
 
 def _end_of_value(text: str, at: int) -> int:
