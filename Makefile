@@ -67,7 +67,7 @@ findings-full: $(VENV)/.dev
 		tests/unit/truth/test_findings.py $(ARGS)
 
 soak: $(VENV)/.dev
-	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} TASKTRAIL_KILL_WINDOW=2s TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
 		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 	$(BIN)/python -m tests.soak 120
 

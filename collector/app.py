@@ -79,6 +79,7 @@ def limits(settings: Settings) -> Limits:
         idle_seconds=bounds.series_idle,
         celery_exporter=settings.compat == "celery-exporter",
         deploy_labels=settings.deploy_labels,
+        show_arguments=settings.show_arguments,
     )
 
 
@@ -278,7 +279,8 @@ def audience_of(settings: Settings) -> Audience:
 
 def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> list[tuple[Lane, Callable[[], Source]]]:
     """A lane per source, all known to the daemon; gives those that are pulled, with how to build their client."""
-    feeds = [*map(feed, settings.sources), *parts.feeds]
+    read = partial(feed, show_arguments=settings.show_arguments)
+    feeds = [*map(read, settings.sources), *parts.feeds]
     if all(one.build is not None for one in feeds):
         feeds.append(pushed())
     pulled: list[tuple[Lane, Callable[[], Source]]] = []

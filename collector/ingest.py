@@ -144,7 +144,7 @@ class Ingest:
         return outcome
 
     def _decoded(self, axis: Axis, decode: Decode, batch: Batch) -> Decoded:
-        """What the format gives, its rejects told."""
+        """What the format gives, its rejects told, and what it says of arguments noted."""
         try:
             decoded = decode(batch)
         except Exception:  # noqa: BLE001 our own bug, on one record: find it, set it aside, go on
@@ -154,6 +154,10 @@ class Ingest:
             self._reject(axis, batch, reject)
         if len(rejects) > MOST_TOLD:
             self._count_only(axis, Counter(reject.reason for reject in rejects[MOST_TOLD:]))
+        keep = self._stitcher.parts.keep
+        if decoded.arguments and keep.arguments is not None:
+            home = keep.home(f"={axis.application}" if axis.application else axis.name)
+            keep.arguments.note(home.index, decoded.arguments)
         return decoded
 
     def _decoded_one_by_one(self, axis: Axis, decode: Decode, batch: Batch) -> Decoded:

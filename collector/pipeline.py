@@ -37,6 +37,7 @@ from collector.series.observe import METRICS
 from collector.series.store import Store
 from collector.telemetry import Telemetry
 from collector.ticker import Target, Ticker
+from collector.trail.arguments import Arguments
 from collector.trail.keep import Bounds
 from collector.trail.rows import OVERFLOW, Errors, Rows
 from collector.trail.stitcher import Stitcher
@@ -84,6 +85,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = 90_000.0
     deploy_labels: tuple[str, ...] = ()
     """Keys of events' labels whose shares are compared when an alert fires."""
+    show_arguments: bool = False
+    """Whether timelines and evidence say what tasks were called with."""
 
 
 class Witness(msgspec.Struct, frozen=True):
@@ -122,6 +125,7 @@ class Pipeline:
         self.rows = Rows(limits.rows)
         self.errors = Errors()
         self.stitcher = Stitcher(self.rows, self.errors, limits.bounds, limits.grace)
+        self.stitcher.parts.keep.arguments = Arguments() if limits.show_arguments else None
         self.store = Store(METRICS, self.rows, self.errors, cap=limits.series, idle_seconds=limits.idle_seconds)
         if limits.celery_exporter:
             self.store.count_by_host()

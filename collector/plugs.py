@@ -9,7 +9,7 @@ import msgspec
 
 from collector import clients
 from collector.clients import is_messages, listed
-from collector.formats import FORMATS, Decode, bullmq, mapping, messages, native
+from collector.formats import FORMATS, Decode, arguments, bullmq, mapping, messages, native
 from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
 from collector.source_urls import SourceUrl
@@ -81,17 +81,22 @@ def pushed(name: str = PUSHED, application: str = "", clock: ClockName = "broker
     return Feed(name=name, application=application, clock=clock, decode=decode, is_pushed=True)
 
 
-def _decode(url: SourceUrl, plug: Plug) -> Decode:
+def _decode(url: SourceUrl, plug: Plug, *, show_arguments: bool) -> Decode:
     """How a source's records are read: by its mapping, as messages in places of a role, or in its own form."""
     if url.mapping is not None:
         return mapping.decoder(url.mapping)
     if is_messages(url):
         return messages.decoder(listed(url, "retry"), listed(url, "dead_letter"))
-    return FORMATS[url.options.get("format", plug.form)].new() if plug.decode is None else plug.decode(url)
+    form = url.options.get("format", plug.form)
+    decode = FORMATS[form].new() if plug.decode is None else plug.decode(url)
+    return arguments.showing(decode, form) if show_arguments else decode
 
 
-def feed(url: SourceUrl) -> Feed:
-    """The feed of a configured source. One of scheme `http` sets the options of our own endpoint."""
+def feed(url: SourceUrl, *, show_arguments: bool = False) -> Feed:
+    """The feed of a configured source; `show_arguments`: it says what calls were made with, too.
+
+    One of scheme `http` sets the options of our own endpoint.
+    """
     clock = url.clock or "broker"
     if url.scheme == PUSHED:
         return pushed(name=url.name, application=url.application, clock=clock)
@@ -100,7 +105,7 @@ def feed(url: SourceUrl) -> Feed:
         name=url.name,
         application=url.application,
         clock=clock,
-        decode=_decode(url, plug),
+        decode=_decode(url, plug, show_arguments=show_arguments),
         is_pushed=plug.is_pushed,
         is_tailed=plug.is_tailed,
         build=plug.build(url),

@@ -76,6 +76,8 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of events' `labels` that become metric labels."""
     deploy_labels: tuple[str, ...] = ()
     """Keys of events' `labels` that name a deploy: an alert says where one's share among its tasks has grown."""
+    show_arguments: bool = False
+    """Whether tasks and messages show what tasks were called with."""
     external_labels: dict[str, str] = {}
     log: Log = Log()
 

@@ -169,7 +169,7 @@ class Undertaker:
 
 def _with_error(found: Found, event: Event, known: DeadLetter) -> Found:
     """With what the event says of the error, where it is not known yet."""
-    error = "" if known.error else found.error or event.error or ""
+    error = "" if known.error else mask(found.error or event.error or "")
     message = "" if known.message else mask(event.error_message or "")[:LONGEST_MESSAGE]
     return found if (error, message) == ("", "") else msgspec.structs.replace(found, error=error, message=message)
 

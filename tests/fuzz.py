@@ -22,6 +22,8 @@ import msgspec
 from collector.axis import Axis
 from collector.bench.load import messages
 from collector.formats import FORMATS, REASONS, Decode, mapping
+from collector.formats.arguments import READERS as CALLS
+from collector.formats.arguments import showing
 from collector.formats.capture import lines, unpack
 from collector.formats.recognise import recognising
 from collector.model.errors import TooManyError
@@ -190,6 +192,10 @@ class Whole:
 
 READERS: dict[str, tuple[str, Callable[[Batch], None]]] = {
     **{name: (name, lambda batch, name=name: decoded(FORMATS[name].new(), batch, name)) for name in FORMATS},
+    **{
+        f"arguments {name}": (name, lambda batch, name=name: decoded(showing(FORMATS[name].new(), name), batch, name))
+        for name in CALLS
+    },
     "mapping": ("native", mapped),
     "capture": ("celery", captured),
     "push": ("otlp", pushed),

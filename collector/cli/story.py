@@ -35,6 +35,8 @@ def task(timeline: Row) -> Iterator[str]:
     about = [f"{word} {shown(timeline[key])}" for key, word in _ABOUT if timeline[key]]
     if about:
         yield f"  {', '.join(about)}"
+    if timeline.get("arguments"):
+        yield f"  called with {shown(timeline['arguments'])}"
     if timeline["children"]:
         yield f"  children: {', '.join(map(shown, timeline['children']))}"
     if timeline["error"] or timeline["error_message"]:

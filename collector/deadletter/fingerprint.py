@@ -25,7 +25,7 @@ _VARYING: tuple[tuple[re.Pattern[str], str], ...] = (
 _QUOTED = re.compile(r"'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"")
 _SPACE = re.compile(r"\s+")
 _PYTHON = re.compile(r"File \\?\"([^\"\\\n]{1,300})\\?\", line \d+, in ([\w<>.]{1,100})")
-_JAVA = re.compile(r"(?:^|\n|\\n)\s*(?:\\t)?at ([\w$.<>/]{3,200})\(")
+_JAVA = re.compile(r"(?:^|\n|\\n)[ \t]{0,40}+(?:\\t)?at ([\w$.<>/]{3,200})\(")
 
 
 def normalised(message: str) -> str:

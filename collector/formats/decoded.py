@@ -59,6 +59,8 @@ class Decoded(msgspec.Struct):
     fact over two of them counts once. None: all came over the same one."""
     ignored: int = 0
     """Things that were understood and say nothing of a task or a worker."""
+    arguments: dict[str, str] | None = None
+    """What tasks were called with, by their ids; only where that was asked for (`formats.arguments`)."""
 
 
 Decode: TypeAlias = Callable[[Batch], Decoded]

@@ -75,3 +75,5 @@ def append(out: Decoded, decoded: Decoded, offset: int) -> None:
     out.channels += decoded.channels or [""] * count
     out.rejects += [type(reject)(reject.index + offset, reject.reason, reject.detail) for reject in decoded.rejects]
     out.ignored += decoded.ignored
+    if decoded.arguments:
+        out.arguments = {**(out.arguments or {}), **decoded.arguments}

@@ -25,6 +25,8 @@ class Offender(msgspec.Struct, frozen=True, kw_only=True):
     caller: str = ""
     trace_id: str = ""
     at: float = 0.0
+    arguments: str = ""
+    """What it was called with, where a configuration allows that to be shown."""
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,18 +33,17 @@ class Secret:
 
 
 _NAMES = r"pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[_-]?key|authorization|credentials?"
+# Each begins with fixed words: what may begin anywhere in a long word costs the square of its length.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     # Authorization: Bearer x, before the names below would take "Bearer" for the value
     (re.compile(r"(?i)\b(?:bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), STARS),
     # "password": "x" / password=x / token: x, also inside JSON that was cut in the middle
     (
-        re.compile(
-            rf"""(?i)(["']?[\w.-]*(?:{_NAMES})[\w.-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'}}\]]+)"""
-        ),
+        re.compile(rf"""(?i)((?:{_NAMES})[\w.-]*+["']?\s*+[:=]\s*)("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'}}\]]+)"""),
         rf"\1{STARS}",
     ),
     # scheme://user:password@host
-    (re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*):[^\s@/]+@"), rf"\1:{STARS}@"),
+    (re.compile(r"(://[^\s/:@]*):[^\s@/]+@"), rf"\1:{STARS}@"),
 )
 
 

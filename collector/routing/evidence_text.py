@@ -95,7 +95,7 @@ def sparkline(values: Sequence[float], low: float = 0.0) -> str:
 
 
 def _offender(offender: Offender, shared: Labels, external_url: str) -> list[str]:
-    """Two or three lines of one task; its name and queue only where the head has not named them."""
+    """The lines of one task; its name and queue only where the head has not named them."""
     tries = f"{offender.attempts} attempt{'s' * (offender.attempts != 1)}" if offender.attempts else ""
     what = (offender.state, offender.error, tries)
     known = dict(shared)
@@ -110,6 +110,8 @@ def _offender(offender: Offender, shared: Labels, external_url: str) -> list[str
     place = "  ".join(f"{name} {line_of(text, _SHORT)}" for name, text in where if text)
     if place:
         lines.append(f"  {place}")
+    if offender.arguments:
+        lines.append(f"  called with {line_of(offender.arguments, 2 * _SHORT)}")
     if offender.error_message:
         lines.append(f"  {line_of(mask(offender.error_message), 2 * _SHORT)}")
     if external_url:

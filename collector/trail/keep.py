@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from collector.trail.arguments import Arguments
 from collector.trail.memory import Generations, Stamp
 from collector.trail.settle import Settler
 from collector.trail.trace import Links
@@ -90,6 +91,8 @@ class Keep:
         self.evictions: dict[str, int] = dict.fromkeys(REASONS, 0)
         self.is_saved = False
         """Whether somebody saves, so that it is noted what was touched."""
+        self.arguments: Arguments | None = None
+        """None: they are hidden."""
         self.irregular_facts = 0
         """Facts held by open trails, for the estimate of bytes."""
         self.leave: Callable[[Trail, float], None] | None = None

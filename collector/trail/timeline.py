@@ -65,6 +65,8 @@ class Timeline(msgspec.Struct, kw_only=True):
     lives: int = 1
     truncated: bool = False
     """Older facts were cut."""
+    arguments: str = ""
+    """What it was called with, masked and cut; only where a configuration allows that to be shown."""
     counts: dict[str, int] = {}
     """What was counted for it, by the names of FACTS; only what is not 0."""
 

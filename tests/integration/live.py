@@ -63,7 +63,7 @@ class Daemon:
         """The JSON that a path gives."""
         return json.loads(self.ask(path)[1])
 
-    def wait_ready(self, seconds: float = 20.0) -> Daemon:
+    def wait_ready(self, seconds: float = 90.0) -> Daemon:
         """Wait for /-/ready; the log where it does not come."""
         self.wait(lambda: self.ask("/-/ready")[0] == 200, seconds, "it is not ready")
         return self

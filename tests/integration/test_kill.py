@@ -1,6 +1,7 @@
 """`kill -9` at random moments under load: what was decided is told, under one key, and no end is forgotten.
 
-TASKTRAIL_KILLS: how many times it is killed; 10 unless told otherwise.
+TASKTRAIL_KILLS: how many times it is killed; 10 unless told otherwise. TASKTRAIL_KILL_WINDOW: over what the rules look;
+5s unless told otherwise, so that a slow start-up does not end an alert. `make soak` asks for 2s, where it may.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from tests.integration.live import Daemon, Hook, ndjson
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("TASKTRAIL_KILLS", "10"))
+WINDOW = os.environ.get("TASKTRAIL_KILL_WINDOW", "5s")
 AT_ONCE = 6
 """Tasks that fail at any time; when one was told of, the next begins."""
-RULES = """
+RULES = f"""
 groups:
   - name: kill
     interval: 1s
     rules:
       - alert: Failing
-        expr: sum by (task) (increase(task_failed_total[5s])) > 0
+        expr: sum by (task) (increase(task_failed_total[{WINDOW}])) > 0
       - alert: Held
-        expr: sum by (task) (increase(task_failed_total[5s])) > 0
+        expr: sum by (task) (increase(task_failed_total[{WINDOW}])) > 0
         for: 2s
 """
 ALERTS = ("Failing", "Held")
@@ -126,5 +128,5 @@ def test_killed_again_and_again(run: Callable[..., Daemon], told: Hook, tmp_path
     story: dict[tuple[str, str], list[str]] = {}
     for alert in once.values():
         story.setdefault(name_of(alert), []).append(alert["status"])
-    assert set(map(tuple, story.values())) == {("firing", "resolved")}
+    assert {name: told for name, told in story.items() if told != ["firing", "resolved"]} == {}
     print(f"{KILLS} kills, {len(load.begun)} tasks, {len(once)} notifications, {len(told.got)} messages")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,14 @@ def test_the_name_of_a_cause_is_the_same_in_every_version():
 def test_the_top_frame_is_where_the_error_was_raised(trace, frame):
     """Python's innermost call comes last, Java's first; a traceback may stand within JSON."""
     assert top_frame(trace) == frame
+
+
+@pytest.mark.parametrize("piece", ["\n", "\n\t", "\\n", "\nat a", 'File "', 'File "a", line 9'])
+def test_a_long_body_of_one_piece_is_little_work(piece):
+    """What repeats the beginning of a frame is gone over once: CPU seconds, of which the square would take a minute."""
+    began = time.process_time()
+    assert top_frame(piece * (64 * 1024)) == ""
+    assert time.process_time() - began < 5
 
 
 @given(st.text(max_size=2_000))

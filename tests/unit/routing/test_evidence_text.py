@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from collector.model.alert import Evidence, Share
+from collector.model.alert import Evidence, Offender, Share
 from collector.routing.evidence_text import evidence_lines, sparkline
 from collector.routing.message import Wording, compose
 
@@ -49,6 +49,15 @@ def test_episode(alert):
     one.value, one.lowest, one.highest, one.evidence = 5.0, 2.0, 17.0, FULL
     _, text = compose([one], Wording())
     assert "value 5 (from 2 to 17 so far), fired 4 times in 24 h" in text
+
+
+def test_what_it_was_called_with(alert):
+    """Where that is shown it is a line of its task's own, as short as any."""
+    one = alert("firing", 1.0)
+    one.evidence = Evidence(offenders=(Offender(task_id="x", arguments="(1,\n'a')"), Offender(task_id="y")))
+    assert evidence_lines([one], ())[2:] == ["- x: ", "  called with (1, 'a')", "- y: "]
+    one.evidence = Evidence(offenders=(Offender(task_id="x", arguments="x" * 9999),))
+    assert max(map(len, evidence_lines([one], ()))) < 300
 
 
 def test_sparkline():
