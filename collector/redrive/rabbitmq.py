@@ -1,8 +1,9 @@
 """Redrive on RabbitMQ: a message is published to the queue in which it died, and only then taken from where it lies.
 
 Each is confirmed by the broker, then noted as sent in a queue of our own, then acknowledged: at least once, under the
-same id, with the body, the headers and the properties that it has (one header more; the client adds a `message_id`
-where there is none; `user_id` is left out, for the broker takes only the sender's own).
+same id. Killed between the first two steps it is sent again by the next call; between the last two its copy stays
+where it lies, and is not sent again. Body, headers and properties are those that it has, and one header more; but the
+client adds a `message_id` where there is none, and `user_id` is left out, of which the broker takes only the sender's.
 
 A queue cannot be read without taking: what lies before the wanted ones is held and given back at the end, which marks
 it as redelivered, and which a quorum queue counts. So a call goes through the queue once, only as far as it must, and
@@ -23,9 +24,11 @@ from collector.model.redrive import HEADER
 from collector.redrive.message import KEPT_SECONDS, MARKERS, Message, Place
 
 LOCK = f"{MARKERS}.lock"
-_PATIENCE = 15.0
-"""Seconds in which the broker should have noticed that a killed process is gone."""
+_TRIES, _BETWEEN = 30, 0.5
+"""How often, and after how many seconds, it is asked whether the broker has noticed that a killed process is gone."""
 _ANSWER = 10.0
+_WAITS, _WAIT = 4, 0.5
+"""How often, and for how long (seconds), what a killed process held may still come back to the queue."""
 MOST_HELD = 20_000
 LARGEST_HELD = 256 * 1024 * 1024
 """Messages and bytes that are held because they lie before those that are wanted."""
@@ -77,8 +80,7 @@ class RabbitRedrive:
 
     async def _lock(self) -> None:
         """A queue that only one connection can have; it goes with the connection."""
-        tries = int(_PATIENCE * 2)
-        for left in range(tries, -1, -1):
+        for left in range(_TRIES, -1, -1):
             used = await self._wire.channel(self._connection)
             try:
                 with self._wire.spoken(f"queue {LOCK}", used):
@@ -86,7 +88,7 @@ class RabbitRedrive:
             except SourceError as error:
                 if "RESOURCE_LOCKED" not in str(error) or not left:
                     raise
-                await asyncio.sleep(_PATIENCE / tries)
+                await asyncio.sleep(_BETWEEN)
             else:
                 return
 
@@ -165,6 +167,7 @@ class _Queue:
         self._size = 0
         self._tags: set[int] = set()
         self._is_read = False
+        self._waits = _WAITS
 
     async def take(self, channel: Any, wanted: Sequence[Place]) -> None:
         """Hold messages until all wanted ones are among them, or there are no more."""
@@ -172,8 +175,10 @@ class _Queue:
         while missing and not self._is_read:
             message = await channel.basic_get(self._name, timeout=_ANSWER)
             if message.delivery.name != "Basic.GetOk":
-                self._is_read = True
-                return
+                self._waits -= 1
+                self._is_read = self._waits < 0
+                await asyncio.sleep(0.0 if self._is_read else _WAIT)
+                continue
             self._hold(message)
             missing = [one for one in missing if self.of(one) is None] if _is_any(missing, message) else missing
 

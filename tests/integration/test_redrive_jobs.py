@@ -1,6 +1,6 @@
 """Redrive on the real RabbitMQ and Redis, of what really died there or lies there as the frameworks write it.
 
-TASKTRAIL_REDRIVEN: how many messages of each; 200 unless told otherwise.
+TASKTRAIL_REDRIVEN: how many messages of each, and then on both kinds of RabbitMQ's queues; 200 unless told otherwise.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tests.integration.live import Daemon
 from tests.integration.redrive_rig import Redrive
 
 COUNT = int(os.environ.get("TASKTRAIL_REDRIVEN", "200"))
+KINDS = ("classic", "quorum") if "TASKTRAIL_REDRIVEN" in os.environ else ("quorum",)
 PATIENCE = 90.0
 JOBS = Path(journal.__file__).parent
 TASKS = "tasks:\n- {match: '*', semantics: must_complete, owner: shop}\n"
@@ -38,6 +39,11 @@ TASKS = "tasks:\n- {match: '*', semantics: must_complete, owner: shop}\n"
 def seen(daemon: Daemon) -> int:
     """How many records there are."""
     return sum(one["total"] for one in daemon.json("/api/dead-letters?by=fingerprint").get("causes", []))
+
+
+def is_open(daemon: Daemon) -> float:
+    """What rules read."""
+    return sum(value for _, value in daemon.metrics().get("dead_letters_open", []))
 
 
 def body(number: int) -> bytes:
@@ -104,7 +110,7 @@ class Rabbit:
 
 @pytest.mark.rabbitmq
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_rabbitmq_gets_its_messages_back_though_the_command_is_killed(
     kind: str, rabbitmq_url: str, run: Callable[..., Daemon], tmp_path: Path
 ) -> None:
@@ -208,47 +214,6 @@ def fail_in_rq(client: Any, job_id: str, now: float, queue: str) -> None:
     client.zadd(f"rq:failed:{queue}", {job_id: int(now) + 31_536_000})
 
 
-@pytest.mark.redis
-@pytest.mark.slow
-def test_rq_gets_its_failed_jobs_back(server: str, run: Callable[..., Daemon], tmp_path: Path) -> None:
-    """Each once, killed or not, as `rq requeue` leaves it; a real worker takes up a real one and ends it."""
-    client = redis.Redis.from_url(server, decode_responses=False)
-    rq = python("rq-3.0.0", ["rq==3.0.0"])
-    settings = environment(server, tmp_path)
-    make = f"import rq_jobs as j; q = j.Queue('real', connection=j.Redis.from_url({server!r})); q.enqueue(j.flaky, 1)"
-    subprocess.run([*rq, "-c", make], env=settings, check=True, timeout=PATIENCE, capture_output=True)
-    work = [*rq, "-m", "rq.cli", "worker", "--url", server, "--burst", "real"]
-    subprocess.run(work, env=settings, check=True, timeout=PATIENCE, capture_output=True)
-    assert client.zcard("rq:failed:real") == 1
-    client.sadd("rq:queues", "rq:queue:work")
-    now = time.time()
-    for number in range(COUNT):
-        fail_in_rq(client, f"job-{number}", now, "work")
-    tasks = tmp_path / "tasks.yaml"
-    tasks.write_text(TASKS)
-    url = server.replace("redis://", "rq+redis://")
-    daemon = run("--source", f"{url}?poll=300ms", "--tasks", str(tasks))
-    daemon.wait(lambda: seen(daemon) == COUNT + 1, PATIENCE, "not all are on record")
-    records = {one["task_id"]: one for one in daemon.dead_letters()}
-    assert {one["place"] for one in records.values()} == {"rq:failed:work", "rq:failed:real"}
-    assert Counter((one["error"], one["owner"]) for one in records.values()) == Counter(
-        {("KeyError", "shop"): COUNT, ("ConnectionError", "shop"): 1}
-    )
-    made = Redrive(daemon, f"{url}/work,real", tmp_path)
-    which = ("--state", "unresolved", "--canary", "0s")
-    assert made.run(*which, "--dry-run")["sent"] == COUNT + 1
-    made.killed(*which)
-    assert made.run(*which)["refused"] == {}
-    assert Counter(client.lrange("rq:queue:work", 0, -1)) == Counter(b"job-%d" % n for n in range(COUNT))
-    assert (client.zcard("rq:failed:work"), made.counts()) == (0, (COUNT + 1, 0))
-    left = client.hgetall("rq:job:job-0")
-    mark = mark_of(left.pop(HEADER.encode()).decode())
-    assert (mark.number, mark.task_id, left[b"status"], left[b"started_at"]) == (1, "job-0", b"queued", b"")
-    assert left[b"data"] == zlib.compress(b"\x80\x04not a pickle that may be read")
-    subprocess.run(work, env=settings, check=True, timeout=PATIENCE, capture_output=True)
-    assert (client.zcard("rq:failed:real"), client.zcard("rq:finished:real")) == (0, 1)
-
-
 def dead_in_dramatiq(number: int, now: float, actor: str, queue: str) -> tuple[str, bytes]:
     """An id in Redis, and a message as Dramatiq leaves it in its dead-letter queue."""
     identity = str(uuid.uuid4())
@@ -264,46 +229,131 @@ def dead_in_dramatiq(number: int, now: float, actor: str, queue: str) -> tuple[s
     return identity, json.dumps(message, separators=(",", ":")).encode()
 
 
+class Jobs:
+    """What is dead in one Redis: of RQ a job that really failed, all else as the frameworks write it."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        self.server = server
+        self.client = redis.Redis.from_url(server, decode_responses=False)
+        self.settings = environment(server, folder)
+        self.folder = folder
+        self.rq = python("rq-3.0.0", ["rq==3.0.0"])
+        self.dramatiq = python("dramatiq-redis-2.2.1", ["dramatiq[redis]==2.2.1"])
+        self.messages: dict[str, bytes] = {}
+
+    def bury(self) -> None:
+        """All of it."""
+        put = f"j.Queue('real', connection=j.Redis.from_url({self.server!r})).enqueue(j.flaky, 1)"
+        self.call("-c", f"import rq_jobs as j; {put}")
+        self.work_rq()
+        assert self.client.zcard("rq:failed:real") == 1
+        self.client.sadd("rq:queues", "rq:queue:work")
+        now = time.time()
+        for number in range(COUNT):
+            fail_in_rq(self.client, f"job-{number}", now, "work")
+            self.die(number, now, "bill", "bills")
+            more = {"original_id": f"1-{number}", "original_stream": "orders", "error": f"KeyError: {number}"}
+            self.client.xadd("orders:dead", {"type": "order", "id": f"o{number}", **more})
+        self.die(COUNT, now, "pack", "work")
+
+    def die(self, number: int, now: float, actor: str, queue: str) -> None:
+        """One of Dramatiq's."""
+        identity, message = dead_in_dramatiq(number, now, actor, queue)
+        self.messages[f"m-{queue}-{number}"] = message
+        self.client.zadd(f"dramatiq:{queue}.XQ", {identity: int(now * 1000)})
+        self.client.hset(f"dramatiq:{queue}.XQ.msgs", identity, message)
+
+    def call(self, *words: str) -> None:
+        """RQ's interpreter."""
+        subprocess.run([*self.rq, *words], env=self.settings, check=True, timeout=PATIENCE, capture_output=True)
+
+    def work_rq(self) -> None:
+        """A real worker does what waits."""
+        self.call("-m", "rq.cli", "worker", "--url", self.server, "--burst", "real")
+
+    def work_dramatiq(self, daemon: Daemon) -> None:
+        """A real worker does the one that waits, and does not bury it again."""
+        process = subprocess.Popen(
+            [*self.dramatiq, "-m", "dramatiq", "dramatiq_redis_jobs", "-p", "1", "-t", "1"],
+            env=self.settings, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            daemon.wait(lambda: self.client.hlen("dramatiq:work.msgs") == 0, PATIENCE, "the worker does not do it")
+            assert self.client.zcard("dramatiq:work.XQ") == 0
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    def check_rq(self) -> None:
+        """Each waits once, as `rq requeue` leaves it; the real one is done by a worker."""
+        client = self.client
+        assert Counter(client.lrange("rq:queue:work", 0, -1)) == Counter(b"job-%d" % n for n in range(COUNT))
+        assert client.zcard("rq:failed:work") == 0
+        left = client.hgetall("rq:job:job-0")
+        mark = mark_of(left.pop(HEADER.encode()).decode())
+        assert (mark.number, mark.task_id, left[b"status"], left[b"started_at"]) == (1, "job-0", b"queued", b"")
+        assert left[b"data"] == zlib.compress(b"\x80\x04not a pickle that may be read")
+        self.work_rq()
+        assert (client.zcard("rq:failed:real"), client.zcard("rq:finished:real")) == (0, 1)
+
+    def check_dramatiq(self) -> None:
+        """Each waits once, with all but its id in Redis and the mark byte for byte as it was."""
+        client = self.client
+        assert client.exists("dramatiq:bills.XQ", "dramatiq:bills.XQ.msgs") == 0
+        messages = client.hgetall("dramatiq:bills.msgs")
+        assert Counter(client.lrange("dramatiq:bills", 0, -1)) == Counter(messages.keys())
+        found = {json.loads(value)["message_id"]: (name.decode(), value) for name, value in messages.items()}
+        assert len(found) == COUNT
+        for name, (identity, value) in found.items():
+            options = json.loads(value)["options"]
+            mark = mark_of(options[HEADER])
+            assert (options["redis_message_id"], mark.number, mark.task_id) == (identity, 1, name)
+            before = self.messages[name]
+            old = json.loads(before)["options"]["redis_message_id"]
+            more = json.dumps({HEADER: options[HEADER]}, separators=(",", ":"))[1:-1].encode()
+            assert value.replace(b"," + more, b"").replace(identity.encode(), old.encode()) == before
+
+
 @pytest.mark.redis
 @pytest.mark.slow
-def test_dramatiq_gets_its_dead_messages_back(server: str, run: Callable[..., Daemon], tmp_path: Path) -> None:
-    """Each once, killed or not, with its arguments byte for byte; a real worker does one of them."""
-    client = redis.Redis.from_url(server, decode_responses=False)
-    dramatiq = python("dramatiq-redis-2.2.1", ["dramatiq[redis]==2.2.1"])
-    now, before = time.time(), {}
-    for number in range(COUNT + 1):
-        queue = "work" if number == COUNT else "bills"
-        identity, message = dead_in_dramatiq(number, now, "pack" if number == COUNT else "bill", queue)
-        before[f"m-{queue}-{number}"] = message
-        client.zadd(f"dramatiq:{queue}.XQ", {identity: int(now * 1000)})
-        client.hset(f"dramatiq:{queue}.XQ.msgs", identity, message)
-    url = server.replace("redis://", "dramatiq+redis://")
-    daemon = run("--source", f"{url}?poll=300ms")
-    daemon.wait(lambda: seen(daemon) == COUNT + 1, PATIENCE, "not all are on record")
-    made = Redrive(daemon, f"{url}/work,bills", tmp_path)
-    which = ("--state", "unresolved", "--canary", "0s")
-    assert made.run(*which, "--dry-run")["sent"] == COUNT + 1
-    made.killed(*which)
-    assert made.run(*which)["refused"] == {}
-    assert (client.exists("dramatiq:bills.XQ", "dramatiq:bills.XQ.msgs"), made.counts()) == (0, (COUNT + 1, 0))
-    messages, waiting = client.hgetall("dramatiq:bills.msgs"), client.lrange("dramatiq:bills", 0, -1)
-    assert Counter(waiting) == Counter(messages.keys())
-    found = {json.loads(value)["message_id"]: (identity.decode(), value) for identity, value in messages.items()}
-    assert len(found) == COUNT
-    for name, (identity, value) in found.items():
-        options = json.loads(value)["options"]
-        mark = mark_of(options[HEADER])
-        assert (options["redis_message_id"], mark.number, mark.task_id) == (identity, 1, name)
-        old = json.loads(before[name])["options"]["redis_message_id"]
-        more = json.dumps({HEADER: options[HEADER]}, separators=(",", ":"))[1:-1].encode()
-        assert value.replace(b"," + more, b"").replace(identity.encode(), old.encode()) == before[name]
-    process = subprocess.Popen(
-        [*dramatiq, "-m", "dramatiq", "dramatiq_redis_jobs", "-p", "1", "-t", "1"],
-        env=environment(server, tmp_path), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        daemon.wait(lambda: client.hlen("dramatiq:work.msgs") == 0, PATIENCE, "the worker does not do it")
-        assert client.zcard("dramatiq:work.XQ") == 0
-    finally:
-        process.terminate()
-        process.wait(30)
+def test_what_died_in_redis_is_on_record_once_and_goes_back(
+    server: str, run: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """Of RQ, Dramatiq and a stream, over `kill -9`; a killed redrive sends none twice, and real workers take them."""
+    jobs = Jobs(server, tmp_path)
+    jobs.bury()
+    (tmp_path / "tasks.yaml").write_text(TASKS)
+    rq, dramatiq, stream = (server.replace("redis", name, 1) for name in ("rq+redis", "dramatiq+redis", "redis-stream"))
+    sources = (f"{rq}?poll=300ms", f"{dramatiq}?poll=300ms", f"{stream}/orders,orders:dead?format=messages")
+    arguments = [word for source in sources for word in ("--source", source)]
+    arguments += ["--tasks", str(tmp_path / "tasks.yaml"), "--state", str(tmp_path / "state")]
+    daemon = run(*arguments)
+    total = 3 * COUNT + 2
+    daemon.wait(lambda: seen(daemon) == total, PATIENCE, "not all are on record")
+    daemon.process.kill()
+    daemon.process.wait()
+    daemon = run(*arguments)
+    daemon.wait(lambda: seen(daemon) == total, PATIENCE, "a record was lost")
+    daemon.wait(lambda: is_open(daemon) == total, PATIENCE, "records and counts differ")
+    records = [json.loads(line) for line in daemon.ask("/api/dead-letters/export?format=ndjson")[1].splitlines()]
+    assert Counter((one["place"], one["error"], one["owner"]) for one in records) == Counter(
+        {
+            ("rq:failed:work", "KeyError", "shop"): COUNT,
+            ("rq:failed:real", "ConnectionError", "shop"): 1,
+            ("dramatiq:bills.XQ.msgs", "", "shop"): COUNT,
+            ("dramatiq:work.XQ.msgs", "", "shop"): 1,
+            ("orders:dead", "KeyError", "shop"): COUNT,
+        }
+    )
+    made = Redrive(daemon, f"{rq}/work,real", tmp_path)
+    which = ("--state", "unresolved", "--canary", "0s", "--source")
+    assert made.run(*which, "rq*", "--dry-run")["sent"] == COUNT + 1
+    made.killed(*which, "rq*")
+    assert made.run(*which, "rq*")["refused"] == {}
+    jobs.check_rq()
+    made = Redrive(daemon, f"{dramatiq}/work,bills", tmp_path)
+    made.killed(*which, "dramatiq*")
+    assert made.run(*which, "dramatiq*")["refused"] == {}
+    jobs.check_dramatiq()
+    jobs.work_dramatiq(daemon)
+    assert made.counts() == (total, COUNT)
