@@ -31,12 +31,14 @@ STEP_SECONDS = 0.01
 """CPU that a step should cost at most: a dead letter costs 20 times what another event costs."""
 FIRST_STEP, SHORTEST_STEP = 100, 50
 """Records: of a place of which nothing is known yet, and at least."""
+FADES = 0.8
+"""What is left of a step's cost after the next one: dear records come among cheap ones."""
 MOST_PLACES = 10_000
-"""Places whose cost is remembered; the one that was noted first goes first."""
+"""Places whose cost is remembered; the one that was noted longest ago goes first."""
 
 
 class Pace:
-    """How many records of each place one step may take, by what those of the step before have cost."""
+    """How many records of each place one step may take, by what those of the steps before have cost."""
 
     def __init__(self) -> None:
         self._costs: dict[str, float] = {}
@@ -51,7 +53,7 @@ class Pace:
     def note(self, place: str, records: int, seconds: float) -> None:
         """A step of so many records is done. `seconds`: of CPU."""
         if records:
-            self._costs[place] = seconds / records
+            self._costs[place] = max(seconds / records, FADES * self._costs.pop(place, 0.0))
             if len(self._costs) > MOST_PLACES:
                 del self._costs[next(iter(self._costs))]
 

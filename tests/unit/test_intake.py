@@ -156,14 +156,16 @@ async def test_where_records_are_dear_steps_are_short(lane, monkeypatch) -> None
     assert (await lane.take(batch(bodies))).read == len(bodies)
     assert (sizes[0], sum(sizes)) == (FIRST_STEP, len(bodies))
     assert max(sizes[1:]) <= 100
+    cost = STEP_SECONDS
+    await lane.take(batch(bodies[:100]))
     sizes.clear()
-    cost = 1.0
     await lane.take(batch(bodies[:120]))
-    assert sizes[1:] == [20]
+    assert sizes == [SHORTEST_STEP, SHORTEST_STEP, 120 - 2 * SHORTEST_STEP]
     sizes.clear()
     cost = 0.0
-    await lane.take(batch([event("sent", f"x{number}", T0) for number in range(SHORTEST_STEP + CHUNK)]))
-    assert sizes == [SHORTEST_STEP, CHUNK]
+    await lane.take(batch([event("sent", f"x{number}", T0) for number in range(20 * CHUNK)]))
+    assert (sizes[0], sizes[-2], sum(sizes)) == (SHORTEST_STEP, CHUNK, 20 * CHUNK)
+    assert sizes[:-1] == sorted(sizes[:-1])
 
 
 async def test_a_counted_batch_wakes_the_loop(lane) -> None:
