@@ -335,7 +335,9 @@ def test_what_died_in_redis_is_on_record_once_and_goes_back(
     daemon = run(*arguments)
     daemon.wait(lambda: seen(daemon) == total, PATIENCE, "a record was lost")
     daemon.wait(lambda: is_open(daemon) == total, PATIENCE, "records and counts differ")
-    records = [json.loads(line) for line in daemon.ask("/api/dead-letters/export?format=ndjson")[1].splitlines()]
+    lines = daemon.ask("/api/dead-letters/export?format=ndjson")[1].splitlines()
+    records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    assert all(one["receipt"] == one["task_id"] for one in records if one["place"].startswith("rq:"))
     assert Counter((one["place"], one["error"], one["owner"]) for one in records) == Counter(
         {
             ("rq:failed:work", "KeyError", "shop"): COUNT,
