@@ -46,9 +46,17 @@ def stamp(at: float | None) -> str:
 
 def rq(at: float, mark: str, *, is_dead: bool) -> Iterator[Batch]:
     """A job's hash, and with that, where it failed, the entry of its results."""
-    job = {"created_at": stamp(T0), "origin": "q", "description": "a()",
-           "enqueued_at": stamp(at - 3 if is_dead else at), "status": "failed" if is_dead else "queued", "started_at": stamp(at - 1 if is_dead else None),
-           "ended_at": stamp(at if is_dead else None), **({HEADER: mark} if mark else {})}  # fmt: skip
+    began, ended = (at - 1, at) if is_dead else (None, None)
+    job = {
+        "created_at": stamp(T0),
+        "origin": "q",
+        "description": "a()",
+        "enqueued_at": stamp(at - 3 if is_dead else at),
+        "status": "failed" if is_dead else "queued",
+        "started_at": stamp(began),
+        "ended_at": stamp(ended),
+        **({HEADER: mark} if mark else {}),
+    }
     yield keys(at + 0.5, **{"rq:job:m": ("hash", job)})
     if is_dead:
         entry = {"type": "2", "execution_id": f"e{mark}", "execution_started_at": str(at - 1),
