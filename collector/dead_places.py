@@ -116,7 +116,8 @@ def _kept(batch: Batch, _index: int, event: Event, about: Mapping[str, Any]) -> 
     """A job that failed for good, of a framework that keeps such jobs: RQ and BullMQ."""
     stream = str(about.get("stream") or batch.place)
     if results := _RQ_RESULTS.match(stream):
-        return Found(place=_cut(f"{results[1]}:failed:{event.queue or ''}"), receipt=_cut(results[2]))
+        # What was held back may be told while another job's results are read: the event says whose it is.
+        return Found(place=_cut(f"{results[1]}:failed:{event.queue or ''}"), receipt=_cut(event.task_id))
     if events := _BULLMQ_EVENTS.match(stream):
         return Found(place=_cut(f"{events[1]}:failed"), receipt=_cut(event.task_id.rpartition(":")[2]))
     return Found()

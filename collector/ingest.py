@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Protocol
 
 from collector.axis import Axis
@@ -27,7 +27,7 @@ from collector.trail.stitcher import Stitcher
 from collector.trail.transitions import Transitions
 
 CHUNK = 1000
-"""Records per uninterrupted step: 3 to 4 ms, so that the loop is never held for long."""
+"""Records per uninterrupted step at most: 3 to 4 ms of what is not dear, so that the loop is never held for long."""
 CHUNK_BYTES = 1024 * 1024
 """The same for their bytes; a record that is longer is a step by itself."""
 MOST_TOLD = 100
@@ -42,33 +42,35 @@ LONGEST_COUNT = 9
 """Digits of the number of events that a worker says it dropped; more is nonsense."""
 
 
-def chunks(batch: Batch, size: int = CHUNK) -> Iterator[Batch]:
-    """The batch in pieces of at most `size` records; only the last one is the head and holds the position."""
-    bodies = batch.bodies
-    total = len(bodies)
-    ends = [*range(size, total, size), total]
-    if sum(map(len, bodies)) > CHUNK_BYTES:
-        ends = _ends(bodies, size)
-    if len(ends) == 1:
-        yield batch
-        return
-    for start, end in pairwise([0, *ends]):
+def chunks(batch: Batch, size: Callable[[], int] = lambda: CHUNK) -> Iterator[Batch]:
+    """The batch in pieces of at most `size` records; only the last one is the head and holds the position.
+
+    `size` is asked before each piece, so that one that took long makes the next ones shorter.
+    """
+    total, start = len(batch.bodies), 0
+    while True:
+        end = _end(batch.bodies, start, size())
+        if start == 0 and end >= total:
+            yield batch
+            return
         piece = part(batch, start, end)
         piece.is_head = batch.is_head and end >= total
         piece.position = batch.position if end >= total else None
         yield piece
+        if end >= total:
+            return
+        start = end
 
 
-def _ends(bodies: Sequence[bytes], size: int) -> list[int]:
-    """Where pieces end, of at most `size` records and `CHUNK_BYTES` each."""
-    ends: list[int] = []
-    count = held = 0
-    for index, body in enumerate(bodies):
-        if count and (count == size or held + len(body) > CHUNK_BYTES):
-            ends.append(index)
-            count = held = 0
-        count, held = count + 1, held + len(body)
-    return [*ends, len(bodies)]
+def _end(bodies: Sequence[bytes], start: int, size: int) -> int:
+    """Where a piece ends, of at most `size` records and `CHUNK_BYTES`."""
+    end = min(start + size, len(bodies))
+    held = 0
+    for index, length in enumerate(map(len, bodies[start:end]), start):
+        held += length
+        if held > CHUNK_BYTES and index > start:
+            return index
+    return end
 
 
 class Buries(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
 
 from collector.axis import Axis
@@ -16,7 +15,7 @@ from collector.formats import Decode, Reject
 from collector.formats.decoded import FIRST_BYTES
 from collector.formats.recognise import part
 from collector.gate import Gate
-from collector.ingest import INTERNAL_ERROR, Ingest, chunks
+from collector.ingest import CHUNK, INTERNAL_ERROR, Ingest, chunks
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Gap, Outcome, Receipt, Refusals, Source
@@ -28,6 +27,35 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 DOUBLINGS = 10
 """After so many the longest wait is reached; a float has no room for as many as an outage of a day makes."""
+STEP_SECONDS = 0.01
+"""CPU that a step should cost at most: a dead letter costs 20 times what another event costs."""
+FIRST_STEP, SHORTEST_STEP = 100, 50
+"""Records: of a place of which nothing is known yet, and at least."""
+FADES = 0.8
+"""What is left of a step's cost after the next one: dear records come among cheap ones."""
+MOST_PLACES = 10_000
+"""Places whose cost is remembered; the one that was noted longest ago goes first."""
+
+
+class Pace:
+    """How many records of each place one step may take, by what those of the steps before have cost."""
+
+    def __init__(self) -> None:
+        self._costs: dict[str, float] = {}
+
+    def size(self, place: str) -> int:
+        """Records."""
+        cost = self._costs.get(place)
+        if cost is None:
+            return FIRST_STEP
+        return CHUNK if cost * CHUNK <= STEP_SECONDS else max(SHORTEST_STEP, int(STEP_SECONDS / cost))
+
+    def note(self, place: str, records: int, seconds: float) -> None:
+        """A step of so many records is done. `seconds`: of CPU."""
+        if records:
+            self._costs[place] = max(seconds / records, FADES * self._costs.pop(place, 0.0))
+            if len(self._costs) > MOST_PLACES:
+                del self._costs[next(iter(self._costs))]
 
 
 class Lane:
@@ -50,6 +78,7 @@ class Lane:
         self._telemetry = telemetry
         self._counted = counted
         self._gate = gate or Gate()
+        self._pace = Pace()
         self.suspects: Suspects | None = None
         """Who notes what is being read, where there is a disk to note it on."""
         telemetry.source_named(axis.name)
@@ -70,15 +99,18 @@ class Lane:
         await self._gate.passed()
         with self._gate.inside():
             suspects = self.suspects if batch.bodies and batch.position is not None else None
-            parts = deque(chunks(batch, 1) if suspects and suspects.wants_care(batch) else chunks(batch))
+            is_careful = suspects is not None and suspects.wants_care(batch)
+            parts = chunks(batch, lambda: 1 if is_careful else self._pace.size(batch.place))
+            left = len(batch.bodies)
             try:
-                self._step(parts.popleft(), suspects, total, refusals)
-                while parts:
-                    await asyncio.sleep(0)
-                    self._step(parts.popleft(), suspects, total, refusals)
+                for piece in parts:
+                    self._step(piece, suspects, total, refusals)
+                    left -= len(piece.bodies)
+                    if left:
+                        await asyncio.sleep(0)
             finally:  # also where it is cancelled, what was begun is finished: its position stands at its end
-                while parts:
-                    self._step(parts.popleft(), suspects, total, refusals)
+                for piece in parts:
+                    self._step(piece, suspects, total, refusals)
         if batch.bodies:
             await asyncio.sleep(0)
         return total
@@ -106,7 +138,9 @@ class Lane:
 
     def count(self, batch: Batch, total: Outcome, refusals: Refusals | None = None) -> None:
         """One step."""
+        began = self._clock.cpu()
         total.add(self._ingest.count(self.axis, self._decode, batch, self._clock.now(), refusals))
+        self._pace.note(batch.place, len(batch.bodies), self._clock.cpu() - began)
         if batch.bodies:
             self._counted()
 

@@ -135,8 +135,9 @@ class Keeper:
         now = self._clock.now()
         if now < self._settles_until and not all(axis.is_at_head for axis in self._pipeline.axes):
             return
+        if not self._pipeline.undertaker.recount():
+            return  # there is more of it: the next turn goes on
         self._settles_until = None
-        self._pipeline.undertaker.recount()
         for rule in [rule for rule in self._rules() if rule.holds_back_until == math.inf]:
             rule.holds_back_until = max(now, self._lost_until + _reach(rule)) if reads_sources(rule) else now
 

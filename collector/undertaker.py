@@ -14,7 +14,7 @@ import msgspec
 from collector import dead_places
 from collector.axis import Axis
 from collector.deadletter.clocks import Names, Standing
-from collector.deadletter.ledger import Bounds, Ledger
+from collector.deadletter.ledger import MOST_EXPIRED, Bounds, Ledger
 from collector.deadletter.record import DeadLetter, Found, Verdict
 from collector.formats import Decoded
 from collector.model.contract import Contracts
@@ -37,6 +37,8 @@ LONGEST_MESSAGE = 300
 """Characters; masked before it is cut."""
 MOST_WRITTEN = 500
 """Tasks whose ages are written in one step."""
+MOST_RECOUNTED = 10_000
+"""Records that are counted again in one step."""
 MOST_UNOPENED = 10_000
 """Details that wait until their trail says that it is dead; the oldest go."""
 
@@ -54,6 +56,8 @@ class Undertaker:
         self._unopened: dict[tuple[str, str], Found] = {}
         self._round: Iterator[tuple[Names, Standing]] | None = None
         """What is still to be written of this round."""
+        self._recount: Iterator[str] | None = None
+        """The records that are still to be counted again."""
         self._written: dict[Names, frozenset[str]] = {}
         self._write_at = float("-inf")
 
@@ -117,19 +121,21 @@ class Undertaker:
             elif known.is_ended:
                 self._deaths.judge(death.home, death.task_id, death.at, self.out)
 
-    def recount(self) -> None:
-        """The sources have told again what they had told since the last checkpoint: what is open then counts."""
-        for one in [one for one in self.ledger.records.values() if not one.is_ended]:
-            death = Death(
-                home=one.home,
-                task_id=one.task_id,
-                task=one.task,
-                queue=one.queue,
-                source=one.source,
-                at=one.at,
-                when=one.when,
-            )
-            self._deaths.hold(death, self.out)
+    def recount(self) -> bool:
+        """The sources have told again what they had told since the last checkpoint: what is open then counts.
+
+        Some at a time: to be called until it is True.
+        """
+        if self._recount is None:
+            self._recount = iter(list(self.ledger.records))
+        part = list(islice(self._recount, MOST_RECOUNTED))
+        for one in filter(None, map(self.ledger.records.get, part)):
+            if not one.is_ended:
+                self._deaths.hold(_death_of(one), self.out)
+        if len(part) == MOST_RECOUNTED:
+            return False
+        self._recount = None
+        return True
 
     # What rules read
 
@@ -138,8 +144,8 @@ class Undertaker:
         if self._round is None:
             if at < self._write_at:
                 return
-            self._write_at = at + WRITE_SECONDS
-            self.ledger.expire(at)
+            is_more = len(self.ledger.expire(at)) >= MOST_EXPIRED
+            self._write_at = at if is_more else at + WRITE_SECONDS
             self._round = self.ledger.clocks.standings()
         part = list(islice(self._round, MOST_WRITTEN))
         if len(part) < MOST_WRITTEN:
@@ -165,6 +171,18 @@ class Undertaker:
             self._written[names] = there
         else:
             self._written.pop(names, None)
+
+
+def _death_of(one: DeadLetter) -> Death:
+    return Death(
+        home=one.home,
+        task_id=one.task_id,
+        task=one.task,
+        queue=one.queue,
+        source=one.source,
+        at=one.at,
+        when=one.when,
+    )
 
 
 def _with_error(found: Found, event: Event, known: DeadLetter) -> Found:

@@ -21,19 +21,16 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from collector import clients
 from collector.cli import client, options
+from collector.cli.redriven_on import KINDS, redriven_on
 from collector.deadletter import redrive
 from collector.deadletter.redrive import Kind, Letter, Plan
 from collector.documents.scalars import parse_duration
 from collector.model.errors import SourceError, TasktrailError
 from collector.model.redrive import mark_of
 from collector.model.shown import shown
-from collector.redrive.kafka import KafkaRedrive
 from collector.redrive.message import GONE, Broker, Message, Place
-from collector.redrive.redis_stream import RedisStreamRedrive
 from collector.source_urls import SourceUrl, UrlError, parse_source
-from collector.sources import kafka_client, redis_wire
 
 PATH = "/api/dead-letters"
 POLL_SECONDS = 1.0
@@ -46,9 +43,12 @@ _ENDS = {"succeeded": True, "dead_lettered": False, "failed": False, "rejected":
 def configure(parser: argparse.ArgumentParser) -> None:
     """The arguments of `redrive`, besides ids and filters."""
     target = (
-        "kafka:// or redis-stream://, with credentials that may write, and the topics or streams to write to (globs)"
+        "kafka://, redis-stream://, amqp://, dramatiq+redis:// or rq+redis://, with credentials that may write, and "
+        "the topics, streams or queues to write to (globs)"
     )
     parser.add_argument("--target", required=True, metavar="URL", help=target)
+    lies = "RabbitMQ: the queue in which messages lie whose record names only an exchange"
+    parser.add_argument("--from", dest="lies_in", default="", metavar="QUEUE", help=lies)
     parser.add_argument("--rate", type=_rate, default=10.0, metavar="N", help="a second (%(default)g); 0: no limit")
     back = "a message that came back so often is left (%(default)d)"
     parser.add_argument("--limit", type=int, default=redrive.LIMIT, metavar="N", help=back)
@@ -83,9 +83,7 @@ def main(arguments: argparse.Namespace, asked: dict[str, str]) -> int:
     url = _target(arguments.target)
     work = _Work(arguments, client.Client(arguments), asked)
     try:
-        result = asyncio.run(
-            work.run(_broker(url), "kafka" if url.scheme == "kafka" else "redis-stream", _allowed(url))
-        )
+        result = asyncio.run(work.run(redriven_on(url), KINDS[url.scheme], _allowed(url)))
     except SourceError as error:
         raise TasktrailError(f"--target: {error}; the same command goes on from here") from error
     if arguments.json:
@@ -121,7 +119,7 @@ class _Work:
 
     async def run(self, broker: Broker, kind: Kind, allowed: Callable[[str], bool]) -> Result:
         """Count, send one, then the rest. Raises SourceError and TasktrailError."""
-        plan = redrive.plan(self._records(), kind, allowed)
+        plan = redrive.plan(self._records(), kind, allowed, self._arguments.lies_in)
         self._result.refused = plan.refused
         try:
             await broker.open(writes=not self._arguments.dry_run)
@@ -192,7 +190,14 @@ class _Work:
     async def _readable(self, broker: Broker, letters: Sequence[Letter]) -> list[tuple[Message, str]]:
         """The messages that can be sent, with their marks; the others are counted by reason."""
         places = [
-            Place(id=one.id, place=one.place, receipt=one.receipt, target=one.target, partition=one.partition)
+            Place(
+                id=one.id,
+                place=one.place,
+                receipt=one.receipt,
+                target=one.target,
+                partition=one.partition,
+                task_id=one.task_id,
+            )
             for one in letters
         ]
         found = await broker.read(places)
@@ -200,6 +205,7 @@ class _Work:
         for letter in letters:
             message = found.get(letter.id)
             mark = redrive.mark(letter, mark_of(message.marked), self._arguments.limit) if message else GONE
+            mark = message.refused if message and message.refused else mark
             if message is None or isinstance(mark, str):
                 self._result.refused[str(mark)] += 1
             else:
@@ -255,23 +261,12 @@ def _target(text: str) -> SourceUrl:
         url = parse_source(text, {}, options.secret)
     except UrlError as error:
         raise TasktrailError(f"--target: {error}") from error
-    if url.scheme not in ("kafka", "redis-stream"):
-        message = "only kafka:// and redis-stream:// are redriven on; the runbook says what to do by hand elsewhere"
-        raise TasktrailError(f"--target: {url.scheme}: {message}")
+    if url.scheme not in KINDS:
+        message = f"only {', '.join(f'{name}://' for name in KINDS)} are redriven on"
+        raise TasktrailError(f"--target: {url.scheme}: {message}; the runbook says what to do by hand elsewhere")
     return url
 
 
 def _allowed(url: SourceUrl) -> Callable[[str], bool]:
-    return lambda name: any(fnmatchcase(name, glob) for glob in url.items)
-
-
-def _broker(url: SourceUrl) -> Broker:
-    if url.scheme == "kafka":
-        found = clients.kafka_options(url)
-        return KafkaRedrive(
-            lambda: kafka_client.build(found),
-            lambda name: kafka_client.producer(found, name),
-            lambda: kafka_client.admin(found),
-        )
-    address = clients.redis_address(url)
-    return RedisStreamRedrive(lambda: redis_wire.connect(address))
+    items = url.items or (tuple(url.path[-1].split(",")) if url.scheme.startswith("amqp") else ())
+    return lambda name: any(fnmatchcase(name, glob) for glob in items)

@@ -10,6 +10,7 @@ its id derives from the task's id and the time of the death alone. What has ende
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -36,6 +37,8 @@ REASONS: tuple[str, ...] = (
 DIED = "dead-lettered"
 DIED_AGAIN = "what had ended it was of another life"
 DELETED = "the place where it lay keeps it no longer"
+MOST_EXPIRED = 1_000
+"""In one step."""
 SAME_DEATH = 0.001
 """Seconds within which two times are the same: they are written with milliseconds."""
 Told: TypeAlias = Literal["new", "known", "ended"]
@@ -119,12 +122,15 @@ class Ledger:
         elif len(self.history.get(known.id, ())) < self.bounds.entries:
             self._enter(known.id, ending.at, known.state, OBSERVED, ending.why)
 
-    def expire(self, at: float) -> list[DeadLetter]:
-        """Note which messages should be gone by now, and let records go that ended long ago. Gives the former."""
-        gone = list(self.clocks.expired(at))
+    def expire(self, at: float, most: int = MOST_EXPIRED) -> list[DeadLetter]:
+        """Note which messages should be gone by now, and let records go that ended long ago. Gives the former.
+
+        At most so many of both: where as many are given, there may be more.
+        """
+        gone = list(islice(self.clocks.expired(at), most))
         for one in gone:
             self._turn(one, "expired", one.found.expires_at or at, OBSERVED, one.found.expires_by or DELETED)
-        while self._ended:
+        for _ in range(min(most, len(self._ended))):
             name, ended_at = next(iter(self._ended.items()))
             if ended_at + self.bounds.ended_seconds > at:
                 break

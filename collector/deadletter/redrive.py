@@ -15,7 +15,8 @@ import msgspec
 
 from collector.model.redrive import Mark
 
-Kind: TypeAlias = Literal["kafka", "redis-stream"]
+Kind: TypeAlias = Literal["kafka", "redis-stream", "rabbitmq", "dramatiq", "rq"]
+"""What is redriven on: a target's kind of place."""
 Fields: TypeAlias = Mapping[str, Any]
 """A record as `/api/dead-letters` lists it."""
 LIMIT = 3
@@ -31,7 +32,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     receipt: str
     target: str
-    """Topic or stream."""
+    """Topic, stream or queue."""
     partition: int | None = None
 
 
@@ -43,18 +44,24 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How many by reason."""
 
 
-# how a place looks → why its messages are not redriven from here, and what to do by hand
+# how a place looks → what to do by hand, where the target is of another kind
 BY_HAND: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"\.XQ(?:\.msgs)?$"),
-        "Dramatiq: send the actor's message again (broker.enqueue of the decoded message)",
+        "Dramatiq: name the target dramatiq+redis:// (on RabbitMQ amqp://), or broker.enqueue the decoded message",
     ),
-    (re.compile(r":failed:"), "RQ: requeue it with `rq requeue --queue QUEUE ID`"),
+    (re.compile(r":failed:"), "RQ: name the target rq+redis://, or requeue it with `rq requeue --queue QUEUE ID`"),
     (re.compile(r":failed$"), "BullMQ: retry it with job.retry(), or from a dashboard"),
+    (
+        re.compile(r"/(?!\d{1,9}$)[^/]*$"),  # an exchange and a routing key, rather than a topic and a partition
+        "RabbitMQ: name the target amqp://, or move it with a shovel to the queue that `origin` names",
+    ),
 )
 _ENTRY = re.compile(r"\d+-\d+")
 _OFFSET = re.compile(r"\d{1,19}")
 _PARTITION = re.compile(r".+/\d{1,9}")
+_XQ = re.compile(r".+:([^:]+)\.XQ(?:\.msgs)?")
+_FAILED = re.compile(r".+?:failed:(.+)")
 
 # what refuses a record before it is looked where it lies, first reason first
 _REFUSALS: tuple[tuple[Callable[[Fields], bool], str], ...] = (
@@ -65,15 +72,20 @@ _REFUSALS: tuple[tuple[Callable[[Fields], bool], str], ...] = (
 )
 
 
-def plan(records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool]) -> Plan:
-    """What can be redriven over a target of a kind; `allowed`: which topics or streams may be written to."""
+def plan(records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool], lies_in: str = "") -> Plan:
+    """What can be redriven over a target of a kind; `allowed`: which topics, streams or queues may be written to.
+
+    `lies_in`: on RabbitMQ the queue in which messages lie whose record names only an exchange.
+    """
     letters: list[Letter] = []
     refused: Counter[str] = Counter()
     for one in sorted(records, key=lambda one: (one["at"], one["id"])):
-        why = next((reason for holds, reason in _REFUSALS if holds(one)), "") or _by_hand(one["place"])
-        letter = None if why else _letter(one, kind)
-        if why or letter is None:
+        why = next((reason for holds, reason in _REFUSALS if holds(one)), "")
+        letter = None if why else _letter(one, kind, lies_in)
+        if letter is None:
             refused[why or _elsewhere(one["place"], kind)] += 1
+        elif not letter.place:
+            refused["RabbitMQ: say with --from in which queue it lies: its record names only the exchange"] += 1
         elif not letter.target:
             refused["where it came from is not known"] += 1
         elif not allowed(letter.target):
@@ -83,32 +95,67 @@ def plan(records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool]) 
     return Plan(letters=letters, refused=refused)
 
 
-_WORDS: dict[Kind, str] = {"kafka": "a topic of Kafka", "redis-stream": "a stream of Redis"}
-
-
-_EXCHANGE = re.compile(r"/(?!\d{1,9}$)[^/]*$")
-"""An exchange and a routing key, rather than a topic and a partition."""
+_WORDS: dict[Kind, str] = {
+    "kafka": "a topic of Kafka",
+    "redis-stream": "a stream of Redis",
+    "rabbitmq": "a dead-letter queue of RabbitMQ",
+    "dramatiq": "a dead-letter queue of Dramatiq on Redis",
+    "rq": "a failed registry of RQ",
+}
 
 
 def _elsewhere(place: str, kind: Kind) -> str:
-    if _EXCHANGE.search(place):
-        return "RabbitMQ: move it back with a shovel, from its dead-letter queue to the queue that `origin` names"
-    return f"it does not lie in {_WORDS[kind]}: name a target of its own kind"
+    by_hand = next((by_hand for pattern, by_hand in BY_HAND if pattern.search(place)), "")
+    return by_hand or f"it does not lie in {_WORDS[kind]}: name a target of its own kind"
 
 
-def _by_hand(place: str) -> str:
-    return next((by_hand for pattern, by_hand in BY_HAND if pattern.search(place)), "")
-
-
-def _letter(one: Fields, kind: Kind) -> Letter | None:
+def _letter(one: Fields, kind: Kind, lies_in: str) -> Letter | None:
     """The letter of a record that lies in a place of this kind, by the form of place and receipt."""
-    origin, place, receipt = one["origin"], one["place"], one["receipt"]
+    place, receipt = one["place"], one["receipt"]
+    found = _LETTERS[kind](one["origin"], place, receipt)
+    if found is None:
+        return None
+    if kind == "rabbitmq":  # what comes over an exchange has died there: where it lies now, no record says
+        place = lies_in or ("" if "/" in place else place)
     said = {"id": one["id"], "task_id": one["task_id"], "place": place, "receipt": receipt}
-    if kind == "kafka" and _PARTITION.fullmatch(place) and _OFFSET.fullmatch(receipt):
-        return Letter(**said, target=origin.get("topic", ""), partition=origin.get("partition"))
-    if kind == "redis-stream" and _ENTRY.fullmatch(receipt):
-        return Letter(**said, target=origin.get("topic", ""))
-    return None
+    return Letter(**said, target=found[0], partition=found[1])
+
+
+_To: TypeAlias = tuple[str, int | None] | None
+"""Topic, stream or queue, and partition; None: it does not lie in a place of this kind."""
+
+
+def _kafka(origin: Fields, place: str, receipt: str) -> _To:
+    is_mine = _PARTITION.fullmatch(place) and _OFFSET.fullmatch(receipt)
+    return (origin.get("topic", ""), origin.get("partition")) if is_mine else None
+
+
+def _stream(origin: Fields, _place: str, receipt: str) -> _To:
+    return (origin.get("topic", ""), None) if _ENTRY.fullmatch(receipt) else None
+
+
+def _rabbitmq(origin: Fields, _place: str, _receipt: str) -> _To:
+    """A reason of death is what RabbitMQ alone tells."""
+    return (origin.get("queue", ""), None) if origin.get("reason") else None
+
+
+def _dramatiq(_origin: Fields, place: str, receipt: str) -> _To:
+    found = _XQ.fullmatch(place) if receipt else None
+    return (found[1], None) if found else None
+
+
+def _rq(_origin: Fields, place: str, receipt: str) -> _To:
+    found = _FAILED.fullmatch(place) if receipt else None
+    return (found[1], None) if found else None
+
+
+_LETTERS: Mapping[Kind, Callable[[Fields, str, str], _To]] = {
+    "kafka": _kafka,
+    "redis-stream": _stream,
+    "rabbitmq": _rabbitmq,
+    "dramatiq": _dramatiq,
+    "rq": _rq,
+}
 
 
 def mark(letter: Letter, before: Mark | None, limit: int) -> Mark | str:

@@ -22,6 +22,7 @@ from collector.formats.celery_messages import (
     death_of,
     delivered,
     no_message,
+    sent_again,
     stored,
     traced,
     waiting,
@@ -311,15 +312,17 @@ class _Celery:
         if about.get("exchange") == TRACE:
             self._traced(index, told(about, "routing_key"), headers, at)
         elif "task" in headers and "id" in headers:
-            self._task(index, about, _headers(headers))
+            self._task(index, about, _headers(headers), at)
         else:
             properties = about.get("properties")
             kind = properties.get("content_type") if isinstance(properties, dict) else None
             self._events(index, body, kind if isinstance(kind, str) else "application/json")
 
-    def _task(self, index: int, about: Mapping[str, Any], headers: Headers) -> None:
+    def _task(self, index: int, about: Mapping[str, Any], headers: Headers, at: float) -> None:
         death = death_of(headers)
         if death is not None:
+            if headers.redriven:
+                self._keep(index, sent_again(headers, death, at, self._memory), EVENTS)
             self._keep(index, dead(headers, death, self._memory), EVENTS)
         elif headers.x_death:
             delivered(headers, None, self._memory)

@@ -14,11 +14,16 @@ from collector.formats.celery_errors import of_result
 from collector.formats.celery_events import Memory, Message, attempt_of, moment, other, task_id_of, text
 from collector.formats.decoded import MalformedError
 from collector.model.event import Event, Kind, trace_context
+from collector.model.redrive import HEADER
 
 DELAYED = "celery_delayed_"
 """How the queues and exchanges begin in which Celery lets messages expire that are not due yet."""
 _OURS = ("amq.gen-", "tasktrail.")
 """How the queues of listeners begin: a message delivered there reached no worker."""
+
+
+MOMENT = 0.001
+"""Seconds before its next death at which a redriven message was sent at the latest."""
 
 
 class Headers(msgspec.Struct, gc=False):
@@ -36,6 +41,8 @@ class Headers(msgspec.Struct, gc=False):
     redelivered: Any = None
     traceparent: Any = None
     x_death: Any = msgspec.field(default=None, name="x-death")
+    redriven: Any = msgspec.field(default=None, name=HEADER)
+    """The mark of a redrive."""
 
 
 class _Delivery(msgspec.Struct, gc=False):
@@ -125,6 +132,13 @@ def dead(headers: Headers, death: tuple[str, str], memory: Memory) -> Event:
     reason = text(death[1])
     if reason:
         event.labels = {**(event.labels or {}), "reason": reason}
+    return event
+
+
+def sent_again(headers: Headers, death: tuple[str, str], at: float, memory: Memory) -> Event:
+    """That a redriven message was sent again before the death seen at `at`: no copy of that came by."""
+    event = event_of("sent", headers, text(death[0]), memory)
+    event.time = at - MOMENT
     return event
 
 

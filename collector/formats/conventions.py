@@ -162,6 +162,11 @@ def role_of(name: str, retry: tuple[str, ...] = (), dead_letter: tuple[str, ...]
     return "dead_letter" if _DEAD_NAME.search(name) else ("retry" if _RETRY_NAME.search(name) else "main")
 
 
+def main_of(name: str) -> str:
+    """The topic that a retry topic retries, by what it is called: `orders-retry-0` → `orders`; else the name itself."""
+    return _RETRY_NAME.sub("", name) or name
+
+
 def attempt_before(name: str) -> int | None:
     """Which attempt failed before a message came to this retry topic, where its name counts: `orders-retry-0` → 1."""
     found = _RETRY_NAME.search(name)

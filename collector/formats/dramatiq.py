@@ -20,11 +20,14 @@ from collector.formats.decoded import Decoded, Format, MalformedError, Reject, c
 from collector.formats.tracebacks import exception_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event, Kind, Text
 from collector.model.record import Batch
+from collector.model.redrive import HEADER
 
 REMEMBERED = 100_000
 """Messages, and ids of messages in Redis, that are remembered; the longest unseen goes first."""
 MOST_RETRIES_AT_ONCE = 100
 """Retries told of one message at once, from the latest back: more is no retry policy but a made-up number."""
+MOMENT = 0.001
+"""Seconds before its death at which a redriven message was sent at the latest."""
 OLD_SECONDS = 3600.0
 """A message that was dead for longer when it was first seen is no news."""
 BEAT_MILLIS = 2000.0
@@ -51,6 +54,8 @@ class _Options(msgspec.Struct):
     eta: Millis = None
     pipe_target: Any = None
     group_completion_uuid: Any = None
+    redriven: Any = msgspec.field(default=None, name=HEADER)
+    """The mark of a redrive."""
 
 
 class _Message(msgspec.Struct):
@@ -100,6 +105,8 @@ class _Decoder:
     def __init__(self) -> None:
         self._since: float | None = None
         """When the first record came: retries of messages that were sent later happened while we looked on."""
+        self._marks: _Recent[bool] = _Recent()
+        """Redrives that were told."""
         self._told: _Recent[int] = _Recent()
         """Message id → retries told."""
         self._parents: _Recent[str] = _Recent()
@@ -202,8 +209,8 @@ class _Decoder:
                 else:
                     yield from self._enqueued(message)
 
-    def _enqueued(self, message: _Message) -> Iterator[Event]:
-        """A message that lies in a queue: it was sent, and so many of its attempts failed."""
+    def _enqueued(self, message: _Message, died: float | None = None) -> Iterator[Event]:
+        """A message that lies in a queue: it was sent, and so many of its attempts failed. `died`: where it is dead."""
         options, identity = message.options, message.message_id
         told = self._told.get(identity)
         sent = _seconds(message.message_timestamp)
@@ -212,6 +219,11 @@ class _Decoder:
             yield self._event("sent", message, time=sent, eta=eta)
             if sent is None or self._since is None or sent < self._since:
                 told = max(0, options.retries - 1)  # what failed before we looked on is past
+        mark = options.redriven
+        if isinstance(mark, str) and self._marks.get(mark) is None:
+            self._marks.put(mark, value=True)
+            if told is not None:
+                yield self._event("sent", message, time=None if died is None else died - MOMENT)
         first = max(told or 0, options.retries - MOST_RETRIES_AT_ONCE) + 1
         for retry in range(first, options.retries):
             yield self._event("retried", message, attempt=retry)
@@ -234,7 +246,7 @@ class _Decoder:
         """A message in a dead-letter queue. It lies there as it was enqueued last: its last error is not in it."""
         if died is not None and died < at - OLD_SECONDS:
             return
-        yield from self._enqueued(message)
+        yield from self._enqueued(message, died)
         if died is not None:
             # RabbitMQ names whole seconds of another clock; nothing dies before it was enqueued.
             enqueued = _seconds(message.options.requeue_timestamp), _seconds(message.message_timestamp)

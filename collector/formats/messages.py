@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.conventions import Hop, Role, attempt_before, hop, role_of
+from collector.formats.conventions import Hop, Role, attempt_before, hop, main_of, role_of
 from collector.formats.decoded import Decode, Decoded, Format, MalformedError, Reject, check_length
 from collector.formats.groups import KafkaGroups, Moved, RedisGroups
 from collector.formats.spelling import event_of, readable
@@ -113,7 +113,7 @@ class _Decoder:
             role = said.role
         before = self._before(message, said)
         original = _original(message, said) or (before.place if before else None)
-        queue = before.queue if before and role != "main" else (_topic_of(message, original) or message.where)
+        queue = before.queue if before and role != "main" else (_topic_of(message, original, said) or message.where)
         known = redriven.task_id if redriven else (message.first(_ID) or (before.task_id if before else None))
         task_id = known or original or message.place
         self._remember(_Seen(task_id, queue, message.where, message.place))
@@ -132,7 +132,7 @@ class _Decoder:
         if original is not None:
             self._kafka.moved_on(original)
         # Named rather than remembered: an entry's id is unique in its own stream only.
-        stream = _topic_of(message, original) or (before.where if before else queue)
+        stream = _topic_of(message, original, None) or (before.where if before else queue)
         moved = self._redis.died(stream, original or "", message.first(_DELIVERIES), message.at)
         if role == "retry":
             return [{**common, "kind": "retried", **_failure(message, said, role)}]
@@ -169,8 +169,10 @@ def _original(message: _Message, said: Hop | None) -> str | None:
     return message.first(_ORIGINAL_ID)
 
 
-def _topic_of(message: _Message, original: str | None) -> str | None:
-    """The name of the topic or stream in which the message was one hop before."""
+def _topic_of(message: _Message, original: str | None, said: Hop | None) -> str | None:
+    """The name of the topic or stream in which the message was one hop before; of a retry topic what it retries."""
+    if said is not None and said.topic:
+        return main_of(said.topic)
     return message.first(_ORIGINAL_STREAM) if original and "-" in original else None
 
 

@@ -22,6 +22,7 @@ from collector.formats.remembered import Remembered
 from collector.formats.rq_keys import KEYS, NOTE, RESULTS, is_mine, told
 from collector.model.event import LONGEST_TEXT, Event
 from collector.model.record import Batch
+from collector.model.redrive import HEADER
 
 JOBS = 50_000
 """Jobs that are remembered; one that left is told of again, which the trails know as the same facts."""
@@ -84,6 +85,8 @@ class _Job(msgspec.Struct):
     succeeded: float | None = None
     """When its newest run succeeded, while no other has begun."""
     is_canceled: bool = False
+    redriven: str = ""
+    """The mark of its newest redrive."""
 
     @property
     def waits(self) -> bool:
@@ -234,6 +237,8 @@ class Decoder:
         if job.created is not None and job.created != created:  # the id is used again
             self._jobs.forget(job_id)
             job = self._job(job_id)
+        mark = values.text(fields, HEADER) or ""
+        is_sent_anew, job.redriven = job.created is not None and mark not in ("", job.redriven), mark
         job.task, job.queue = _shared(values.task_of(fields)), _shared(values.text(fields, "origin"))
         job.parent = values.text(fields, "dependency_id") or None
         if job.created is None:
@@ -241,6 +246,8 @@ class Decoder:
             self._tell("sent", job_id, time=created, eta=self._eta(job_id, status, created, enqueued, began))
             if left is not None and "repeats_left" not in fields:
                 job.left = left + _retried_before(job, status, ended)
+        if is_sent_anew:
+            self._tell("sent", job_id, time=enqueued)
         if job.left is not None and left is not None and left < job.left:
             self._retried(job_id, job, job.left - left, fields)
         job.left = left

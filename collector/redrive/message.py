@@ -21,6 +21,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     receipt: str
     target: str
     partition: int | None
+    task_id: str = ""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """The mark of an earlier redrive; "" for none."""
     content: Any
     """For whoever has read it: body, key and headers, or the entry's fields."""
+    refused: str = ""
+    """Why it cannot be sent, though it is there."""
 
 
 class Broker(Protocol):

@@ -178,11 +178,11 @@ async def close(connection: Any) -> None:
             await connection.close()
 
 
-async def channel(connection: Any, address: AmqpAddress) -> Any:
-    """A channel of the protocol layer."""
+async def channel(connection: Any, address: AmqpAddress, *, confirms: bool = False) -> Any:
+    """A channel of the protocol layer; with `confirms` one whose publishing waits for the broker's word."""
     with spoken(address, "opening a channel"):
         async with asyncio.timeout(ANSWER_SECONDS):
-            opened = await connection.channel(publisher_confirms=False)
+            opened = await connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
             return await opened.get_underlay_channel()
 
 

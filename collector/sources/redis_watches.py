@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collector.model.redrive import HEADER
 from collector.sources.redis_watch import Channel, Follow, Keys, Watch
 
 _RQ_JOB = ("{prefix}:job:{id}",)
@@ -65,6 +66,7 @@ RQ = Watch(
                 "dependency_ids",
                 "group_id",
                 "exc_info",
+                HEADER,
             ),
             times=("created_at", "enqueued_at", "started_at", "ended_at"),
         ),

@@ -28,7 +28,7 @@ class Redrive:
     def run(self, *more: str, code: int = 0) -> dict[str, Any]:
         """What it says at its end."""
         done = subprocess.run(self.call(*more), cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == code, done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 

@@ -61,3 +61,13 @@ def test_each_of_many_messages_of_one_hash_is_found():
     for number in range(200):
         found = dead_places.found(batch, 0, Event(kind="dead_lettered", task_id=f"m{number}"), T0)
         assert (found.receipt, found.preview) == (f"f{number}", message.format(number))
+
+
+def test_a_failed_job_lies_where_its_own_id_says():
+    """Though its failure was held back, and is told while the results of another job are read."""
+    about = [{"stream": "rq:results:other", "fields": {"type": "2"}}]
+    read = Batch(source="s", place="rq:results:other", bodies=[b""], receipts=["1-0"], received_at=1.0,
+                 tap="redis-stream", about=about)  # fmt: skip
+    for task_id in ("mine", "other"):
+        told = dead_places.found(read, 0, Event(kind="failed", task_id=task_id, queue="work"), 1.0)
+        assert (told.place, told.receipt) == ("rq:failed:work", task_id)

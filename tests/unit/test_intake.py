@@ -9,8 +9,8 @@ import pytest
 from collector import intake
 from collector.axis import Axis
 from collector.formats import native
-from collector.ingest import CHUNK
-from collector.intake import Lane
+from collector.ingest import CHUNK, Ingest
+from collector.intake import FIRST_STEP, SHORTEST_STEP, STEP_SECONDS, Lane
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
 from collector.model.record import Gap
@@ -138,7 +138,34 @@ async def test_others_have_a_turn_within_a_large_batch(lane) -> None:
     outcome = await lane.take(batch([event("sent", str(number), T0) for number in range(3 * CHUNK)]))
     task.cancel()
     assert outcome.accepted == 3 * CHUNK
-    assert {CHUNK, 2 * CHUNK} <= set(turns)
+    assert {FIRST_STEP, FIRST_STEP + CHUNK, FIRST_STEP + 2 * CHUNK} <= set(turns)
+
+
+async def test_where_records_are_dear_steps_are_short(lane, monkeypatch) -> None:
+    """By what the step before has cost, place by place; nothing is left out, and a cheap place has long steps again."""
+    clock, sizes, cost = lane._clock, [], STEP_SECONDS / 100
+    count = Ingest.count
+
+    def dear(self, axis, decode, piece, now, refusals=None):
+        sizes.append(len(piece.bodies))
+        clock.spent += cost * len(piece.bodies)
+        return count(self, axis, decode, piece, now, refusals)
+
+    monkeypatch.setattr(Ingest, "count", dear)
+    bodies = [event("sent", str(number), T0) for number in range(FIRST_STEP + 250)]
+    assert (await lane.take(batch(bodies))).read == len(bodies)
+    assert (sizes[0], sum(sizes)) == (FIRST_STEP, len(bodies))
+    assert max(sizes[1:]) <= 100
+    cost = STEP_SECONDS
+    await lane.take(batch(bodies[:100]))
+    sizes.clear()
+    await lane.take(batch(bodies[:120]))
+    assert sizes == [SHORTEST_STEP, SHORTEST_STEP, 120 - 2 * SHORTEST_STEP]
+    sizes.clear()
+    cost = 0.0
+    await lane.take(batch([event("sent", f"x{number}", T0) for number in range(20 * CHUNK)]))
+    assert (sizes[0], sizes[-2], sum(sizes)) == (SHORTEST_STEP, CHUNK, 20 * CHUNK)
+    assert sizes[:-1] == sorted(sizes[:-1])
 
 
 async def test_a_counted_batch_wakes_the_loop(lane) -> None:

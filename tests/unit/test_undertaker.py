@@ -211,6 +211,22 @@ def test_many_tasks_are_written_some_at_a_time(monkeypatch) -> None:
     assert waiting(T0 + 1.0 + WRITE_SECONDS) == 1
 
 
+def test_what_is_open_is_counted_again_some_at_a_time(monkeypatch) -> None:
+    """So that the first turn of a process with many of them is as short as others; each counts once."""
+    monkeypatch.setattr("collector.undertaker.MOST_RECOUNTED", 2)
+    made = pipeline()
+    bodies = [event("dead_lettered", f"t{number}", T0) for number in range(5)]
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), batch(bodies), T0)
+    names = list(made.undertaker.ledger.records)
+    made.undertaker.judge(names[0], DISCARD, T0)
+    other = pipeline()
+    kept = made.undertaker.ledger
+    other.undertaker.ledger.restore(kept.records.values(), [one for each in kept.history.values() for one in each])
+    assert [other.undertaker.recount() for _ in range(4)] == [False, False, True, False]
+    assert {death.task_id for death in other.undertaker._deaths.open()} == {f"t{number}" for number in range(1, 5)}
+    assert len(other.undertaker.out.codes) == 4
+
+
 async def test_a_task_that_died_again_after_its_verdict_counts_again(life) -> None:
     """The verdict was about the first time."""
     async with life.start() as made:

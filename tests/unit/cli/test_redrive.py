@@ -101,7 +101,7 @@ def stage(monkeypatch):
     daemon = Daemon(5)
     broker = Broker(daemon)
     monkeypatch.setattr(client, "Client", lambda _arguments: daemon)
-    monkeypatch.setattr(redrive, "_broker", lambda _url: broker)
+    monkeypatch.setattr(redrive, "redriven_on", lambda _url: broker)
     monkeypatch.setattr(redrive, "POLL_SECONDS", 0.001)
 
     def call(*more: str) -> int:
@@ -197,7 +197,7 @@ def test_a_broker_that_fails_ends_the_call_with_a_sentence(stage, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--target", "celery+redis://h/0"), "only kafka:// and redis-stream://"),
+        (("--target", "celery+redis://h/0"), "only kafka://, redis-stream://"),
         (("--target", "kafka://h"), "--target: "),
         (("--canary", "soon"), "--canary soon: "),
     ],

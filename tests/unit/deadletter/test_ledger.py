@@ -165,6 +165,19 @@ def test_what_its_place_deletes_is_marked_and_still_owed(ledger):
     assert ledger.judge(name, verdict("compensated"), T + 70.0) is True
 
 
+def test_what_is_deleted_at_once_is_marked_in_short_steps():
+    """So many in one step, and the rest in the next ones; none is left out, and none is marked twice."""
+    kept = Kept()
+    for number in range(5):
+        kept.die(str(number), found=msgspec.structs.replace(MINE, expires_at=T + 60.0))
+    assert [len(kept.expire(T + 60.0, 2)) for _ in range(4)] == [2, 2, 1, 0]
+    assert set(kept.states().values()) == {"expired"}
+    for name in list(kept.records):
+        kept.judge(name, verdict(), T + 70.0)
+    kept.expire(T + 70.0 + kept.bounds.ended_seconds, 2)
+    assert len(kept) == 3
+
+
 def test_ended_records_leave_after_their_time():
     """Only then; an open one never leaves by time."""
     kept = Kept(Bounds(ended_seconds=100.0))

@@ -36,6 +36,27 @@ def test_a_record_goes_back_to_where_its_headers_say():
 
 
 @pytest.mark.parametrize(
+    ("kind", "change", "place", "target"),
+    [
+        ("rabbitmq", {"place": "pay.XQ", "origin": {"queue": "pay", "reason": "rejected"}}, "pay.XQ", "pay"),
+        ("rabbitmq", {"place": "dlx/k", "origin": {"queue": "pay", "reason": "expired"}}, "pay.dead", "pay"),
+        ("dramatiq", {"place": "my:ns:pay.XQ.msgs", "receipt": "r"}, "my:ns:pay.XQ.msgs", "pay"),
+        ("rq", {"place": "rq:failed:pay:eu", "receipt": "j"}, "rq:failed:pay:eu", "pay:eu"),
+    ],
+)
+def test_what_lies_in_a_queue_goes_back_to_the_queue_it_died_in(kind, change, place, target):
+    """Each framework by the form of its place; of an exchange somebody has to say where its messages lie now."""
+    lies_in = "pay.dead" if "/" in change["place"] else ""
+    (letter,) = plan([{**KAFKA, "receipt": "", **change}], kind, anything, lies_in).letters
+    assert (letter.place, letter.target) == (place, target)
+    assert plan([{**KAFKA, **change}], "kafka", anything).letters == []
+    if lies_in:
+        assert list(plan([{**KAFKA, **change}], kind, anything).refused) == [
+            "RabbitMQ: say with --from in which queue it lies: its record names only the exchange"
+        ]
+
+
+@pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"state": "discarded"}, "it has been decided already"),
@@ -44,10 +65,10 @@ def test_a_record_goes_back_to_where_its_headers_say():
         ({"place": ""}, "where it lies is not known"),
         ({"origin": {}}, "where it came from is not known"),
         ({"origin": {"topic": "other"}}, "its origin other is not named in --target"),
-        ({"place": "jobs.XQ"}, "Dramatiq: send"),
-        ({"place": "rq:failed:work"}, "RQ: requeue"),
+        ({"place": "jobs.XQ"}, "Dramatiq: name the target"),
+        ({"place": "rq:failed:work"}, "RQ: name the target"),
         ({"place": "bull:mail:failed"}, "BullMQ: retry"),
-        ({"place": "dlx/orders.dead", "receipt": ""}, "RabbitMQ: move it back with a shovel"),
+        ({"place": "dlx/orders.dead", "receipt": ""}, "RabbitMQ: name the target amqp://"),
         ({"place": "pay:dead", "receipt": "1-0"}, "it does not lie in a topic of Kafka"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from collector.formats import FORMATS
 from collector.model.record import Batch
 from collector.model.redrive import HEADER, Mark
@@ -95,3 +97,17 @@ def test_a_redriven_record_is_sent_though_the_headers_of_its_death_are_on_it():
                       fields=[dead], tap="kafka")  # fmt: skip
         told += [(event.kind, event.task_id) for event in decode(batch).events]
     assert told == [("sent", "orders-0-3"), ("dead_lettered", "orders-0-3")]
+
+
+@pytest.mark.parametrize("topic", ["orders", "orders-retry-1"])
+def test_a_dead_letter_that_is_read_before_its_message_is_of_the_queue_that_its_header_names(topic):
+    """Its own topic is no queue: nobody consumes it."""
+    headers = {
+        "kafka_dlt-original-topic": topic,
+        "kafka_dlt-original-partition": "0",
+        "kafka_dlt-original-offset": "3",
+    }
+    batch = Batch(source="s", place="orders-dlt/0", bodies=[b"{}"], receipts=[5], received_at=T0, times=[T0],
+                  fields=[headers], tap="kafka")  # fmt: skip
+    (event,) = FORMATS["messages"].new()(batch).events
+    assert (event.kind, event.task_id, event.queue) == ("dead_lettered", f"{topic}-0-3", "orders")
