@@ -100,6 +100,10 @@ class Archive:
 
     async def write(self) -> bool:
         """Hand over a batch, unless the last one is not on the disk yet; whether there is more."""
+        for _ in range(BATCH // STEP):  # also while nothing can be written: memory forgets
+            if not self._sieve.explore(STEP):
+                break
+            await asyncio.sleep(0)
         if self._is_writing or not len(self._sieve):
             return False
         rows: list[KeptRow] = []
@@ -146,6 +150,7 @@ class Archive:
     def close(self) -> None:
         """Hand over what waits, so much of it at most, and let the file go."""
         if self._shelf is not None:
+            self._sieve.explore(AT_THE_END)
             self._put([_row(worth) for worth in self._sieve.take(AT_THE_END)])
             self._shelf.close()
 

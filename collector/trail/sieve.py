@@ -154,10 +154,16 @@ class Sieve:
         return OUTCOME if is_bad or any(map(_is_bad, trail.facts or ())) else ""
 
     def _mark_of(self, trail: Trail) -> _Mark | None:
-        marks = self._marks
-        for key in (trail.trace_id, trail.task_id, trail.parent_id, trail.root_id):
-            if key and (mark := marks.get(key)) is not None:
-                return mark
+        trace_id, task_id, parent_id, root_id = trail.trace_id, trail.task_id, trail.parent_id, trail.root_id
+        for part in self._marks.generations():
+            if trace_id and trace_id in part:
+                return part[trace_id]
+            if task_id in part:
+                return part[task_id]
+            if parent_id and parent_id in part:
+                return part[parent_id]
+            if root_id and root_id in part:
+                return part[root_id]
         return None
 
     def _by_its_run(self, trail: Trail, at: float) -> str:
@@ -237,10 +243,14 @@ class Sieve:
 
     # What the keeper of trails is asked
 
-    def take(self, most: int) -> Iterator[Worth]:
-        """Up to so many trails to keep, oldest first, and what was over of the traces of as many."""
+    def explore(self, most: int) -> bool:
+        """Look for what was over of the traces of so many kept trails; whether there is more."""
         for _ in range(min(most, len(self._unexplored))):
             self._explore(*self._unexplored.popleft())
+        return bool(self._unexplored)
+
+    def take(self, most: int) -> Iterator[Worth]:
+        """Up to so many trails to keep, oldest first."""
         for _ in range(min(most, len(self._waiting))):
             one = self._waiting.popleft()
             self._bytes -= len(one.data)

@@ -30,6 +30,7 @@ def kept(sieve, most=1_000):
     """Ids of what is to be kept and why, in order; all that there is."""
     found = []
     while len(sieve):
+        sieve.explore(most)
         found += [(one.remains.listed.task_id, one.reason) for one in sieve.take(most)]
     return found
 
@@ -42,6 +43,7 @@ def test_what_went_wrong_is_kept(bench, sieve, end):
     lived(bench, 0, "back", "revoked")
     bench.expire(200)
     (one,) = sieve.take(10)
+    assert not sieve.explore(10)
     timeline = one.remains.timeline
     assert (timeline.task_id, timeline.state, one.reason, one.home) == ("bad", end, "outcome", "s")
     assert [event.kind for event in timeline.events] == ["sent", "started", end]
