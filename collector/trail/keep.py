@@ -98,6 +98,8 @@ class Keep:
         """Told of each open trail that is not over, when the wheel comes round, with the axis time."""
         self.kept: Callable[[Trail, bytes, float], None] | None = None
         """Told of each trail that is frozen (with its encoded form) or let go (with nothing), with the axis time."""
+        self.seen_open: Callable[[Trail, float], None] = lambda _trail, _at: None
+        """Told of the same after `overlook`, when what is found of it is known."""
         self.farewell: Callable[[Trail], None] = lambda _trail: None
         """Told of each trail before it is frozen or let go; it may change what is found of it."""
         self._settler = settler
@@ -209,6 +211,7 @@ class Keep:
                 self.wheel.arm(trail, trail.end_at + bounds.horizon_seconds)
                 return
             self.overlook(trail, at)
+            self.seen_open(trail, at)
             pause = min(_REVISIT_LONGEST, max(bounds.horizon_seconds, (at - trail.born) / 4))
             self.wheel.arm(trail, min(at + pause, trail.born + bounds.open_seconds))
 

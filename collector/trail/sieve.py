@@ -122,7 +122,7 @@ class Sieve:
 
     def begin(self) -> None:
         """Somebody keeps what is worth it: look at each trail that leaves from now on."""
-        self._keep.kept = self.left
+        self._keep.kept, self._keep.seen_open = self.left, self.seen_open
 
     def use(self, contracts: Contracts | None) -> None:
         """Keep the share of successes that these say."""
@@ -147,6 +147,11 @@ class Sieve:
             reason = self._by_its_run(trail, at)
         if reason:
             self._accept(trail, data, reason, mark, at)
+
+    def seen_open(self, trail: Trail, at: float) -> None:
+        """A trail is open for long: where it goes wrong, the rest of its trace may be over and forgotten before it."""
+        if (trail.marks & _TELLING or trail.facts or trail.found or trail.findings) and self._how_it_went(trail):
+            self._mark(trail, self._mark_of(trail) or _Mark(trail.trace_id or ""), at)
 
     @staticmethod
     def _how_it_went(trail: Trail) -> str:

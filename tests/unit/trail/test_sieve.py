@@ -97,6 +97,20 @@ def test_with_one_its_whole_trace_is_kept(bench, sieve):
     assert (one.remains.listed.task_id, one.trace) == ("later", "t")
 
 
+def test_the_trace_of_what_goes_wrong_for_long_is_kept_before_its_end(bench, sieve):
+    """A retry that waits for hours: what its trace did in the meantime is forgotten by memory before it is over."""
+    lived(bench, 0, "kin", trace_id="t")
+    bench.stitch(
+        bench.event("sent", 0, "long", trace_id="t"),
+        bench.event("started", 1, "long", worker="w", attempt=1),
+        bench.event("retried", 2, "long", worker="w", attempt=1, error="E"),
+    )
+    bench.expire(100).expire(200)
+    assert kept(sieve) == [("kin", "trace")]
+    lived(bench, 400, "child", parent_id="long").expire(600)
+    assert kept(sieve) == [("child", "trace")]
+
+
 def test_what_comes_of_a_kept_trail_after_memory_forgot_it_is_kept_too(bench, sieve):
     """A dead letter that is done at last; a trail of another id with such a life is not."""
     lived(bench, 0, "dead", "failed").expire(100)
