@@ -7,6 +7,7 @@ state it keeps nothing. One batch is on its way at a time: a slow disk holds up 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ class Archive:
         self._left: dict[str, int] = dict.fromkeys(LEFT, 0)
         self._number = 0
         """Of the store's last statement of ours."""
-        self._looked_at = clock.monotonic()
+        self._looked_at = -math.inf
         self._shelf: Shelf | None = None
         if store is not None and directory is not None:
             self._shelf = Shelf(directory / FILE)
