@@ -192,9 +192,7 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     daemon.pushed_to().connected("POST /v1/events and /v1/traces")
     _say_hello(settings, telemetry, port)
     if loaded.contracts is not None:
-        held = "semantics, deadline, owner and runbook_url"
-        count = len(loaded.contracts.declared)
-        telemetry.said("%s: %d contracts; of their terms this version holds %s", settings.tasks, count, held)
+        telemetry.said("%s: %d contracts", settings.tasks, len(loaded.contracts.declared))
     for config in audience.configs:
         telemetry.target_understood(config.name, config.description)
     if loaded.is_unsent:

@@ -81,14 +81,14 @@ class Worth(msgspec.Struct, frozen=True):
     remains: Remains
 
 
-class _Waiting(msgspec.Struct, frozen=True):
+class _Waiting(msgspec.Struct, frozen=True, gc=False):
     home: int
     trace: str
     reason: str
     data: bytes
 
 
-class _Mark(msgspec.Struct):
+class _Mark(msgspec.Struct, gc=False):
     """A trace of which something is kept."""
 
     trace: str
