@@ -67,6 +67,7 @@ class Asked:
         self.made.daemon.woken()
         await holds(check)
         await holds(lambda: not len(self.stitcher.sieve))
+        await holds(lambda: not self.made.daemon.archive._is_writing)
 
     async def forgotten(self, *task_ids: str) -> None:
         """Memory has forgotten these."""
@@ -125,7 +126,6 @@ async def test_pages_go_over_memory_and_what_was_kept(settings) -> None:
         await asked.push(event("failed", "both", at, error="E"))
         homes = asked.stitcher.parts.keep.homes
         await asked.later(100, lambda: all("both" not in home.open for home in homes))
-        await holds(lambda: not made.daemon.archive._is_writing)
         shelf = made.daemon.archive._shelf
         assert len(await shelf.ask(lambda: shelf.parts("both"), [])) == 1
         await asked.push(event("succeeded", "both", at + 1), event("failed", "new", made.clock.at, error="E"))
