@@ -49,6 +49,7 @@ bench-full: bench
 	$(BIN)/python tests/bench/stitch.py
 	$(BIN)/python tests/bench/series.py
 	$(BIN)/python -m tests.bench.checkpoints
+	$(BIN)/python -m tests.bench.kept
 	$(BIN)/python tests/bench/promql.py
 
 bench-peers: $(VENV)/.dev

@@ -17,6 +17,7 @@ import msgspec
 
 from collector import __version__, contractfile, doors, rulefiles, supervisor
 from collector.alerting.rulefile import GroupSpec
+from collector.archive import Archive, Kept
 from collector.audience import Audience, understood
 from collector.axis import Axis
 from collector.checkpoints import Checkpoints
@@ -174,6 +175,8 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
         announce=[target.name for target in audience.receivers[audience.default]],
     )
     daemon = Daemon(pipeline, delivery, clock, pages, loaded.read_rules, keeper, loaded.read_contracts)
+    most = Kept(seconds=settings.bounds.kept_age, bytes=settings.bounds.kept_bytes)
+    archive = daemon.archive = Archive(pipeline, clock, state.store, state.directory, most)
     pulled = lanes(settings, parts, daemon, clock)
     if checkpoints is not None:
         checkpoints.place(daemon.lanes, daemon.gate)
@@ -209,6 +212,7 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     working = [
         asyncio.create_task(daemon.tick(), name="tick"),
         asyncio.create_task(supervisor.watch(daemon), name="supervisor"),
+        *([] if state.store is None else [asyncio.create_task(archive.run(), name="kept trails")]),
         *_hearts(settings, daemon),
         *probing(settings, pipeline, clock, state.store),
         *(asyncio.create_task(lane.supervise(build), name=f"source {lane.axis.name}") for lane, build in pulled),
@@ -221,6 +225,7 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
         supervisor.notify("STOPPING=1")
         unsent = await _stopped(daemon, delivery, working, hurry)
         keeper.end()
+        archive.close()
         kept = "" if state.store is None else ", and are kept for the next start"
         telemetry.said("stopped%s", f"; {unsent} notifications were not sent{kept}" if unsent else "")
     finally:

@@ -17,6 +17,7 @@ from collector.alerting.budget import BETWEEN_SLOTS
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
+from collector.archive import Archive
 from collector.axis import Axis
 from collector.coverage import covered, draft
 from collector.deadletter.ledger import Ledger
@@ -75,6 +76,7 @@ class Daemon:
     ) -> None:
         self._keeper = keeper or Keeper(None, pipeline, clock)
         self.pipeline = pipeline
+        self.archive = Archive(pipeline, clock)
         self.delivery = delivery
         self.lanes: list[Lane] = []
         self.pushed: Lane | None = None
@@ -181,6 +183,7 @@ class Daemon:
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
         left = {**pipeline.stitcher.evictions, **pipeline.store.evictions, **pipeline.undertaker.ledger.evictions}
+        left |= self.archive.evictions
         telemetry.sizes(len(pipeline.stitcher), left)
         telemetry.fullness(used(pipeline, self.delivery.waiting(), self.delivery.settings.queue_size))
         desk, outside = pipeline.desk, len(pipeline.desk.external)
@@ -272,17 +275,21 @@ class Daemon:
                 yield from pieces(family, started_at)
         yield from self.pipeline.telemetry.collect(started_at)
 
-    def task(self, task_id: str) -> Any | None:
+    async def task(self, task_id: str) -> Any | None:
         """A trail's timeline."""
-        return self.pipeline.stitcher.find(task_id)
+        return await self.archive.task(task_id)
 
-    def trace(self, trace_id: str) -> Any | None:
+    async def trace(self, trace_id: str) -> Any | None:
         """All trails of a trace."""
-        return self.pipeline.stitcher.trace(trace_id.lower())
+        return await self.archive.trace(trace_id.lower())
 
     def listing(self, wanted: Wanted) -> Iterator[Page | None]:
         """Trails by filter."""
         return self.pipeline.stitcher.listing.pages(wanted)
+
+    async def with_kept(self, wanted: Wanted, page: Page) -> Page:
+        """The same with those that memory has forgotten."""
+        return await self.archive.page(wanted, page)
 
     def coverage(self) -> Iterator[Mapping[str, Any] | None]:
         """What of the tasks that were seen nobody has declared."""

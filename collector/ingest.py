@@ -23,6 +23,7 @@ from collector.series.observe import observe
 from collector.series.store import Store
 from collector.telemetry import Rejected, Telemetry
 from collector.trail.deploys import Deploys
+from collector.trail.keyed import Keyed
 from collector.trail.stitcher import Stitcher
 from collector.trail.transitions import Transitions
 
@@ -96,6 +97,7 @@ class Ingest:
         """`deploy_labels`: keys of events' labels that name the deploy of a task."""
         self._deploys = Deploys(stitcher.parts.keep, stitcher.parts.texts, deploy_labels) if deploy_labels else None
         self._stitcher = stitcher
+        self.keyed = Keyed(stitcher.parts.rows.queues)
         self._store = store
         self._telemetry = telemetry
         self._out = Transitions()
@@ -113,6 +115,7 @@ class Ingest:
         self._refusals = refusals
         decoded = self._decoded(axis, decode, batch)
         events = decoded.events
+        self.keyed.name(events)
         ats = axis.times(batch, events, decoded.sources, now)
         rejected = len(decoded.rejects)
         outcome = Outcome(read=len(events) + rejected + decoded.ignored, malformed=rejected)

@@ -158,6 +158,8 @@ class Pipeline:
         """
         self.stitcher.promises.use(contracts)
         self.stitcher.findings.use(contracts)
+        self.stitcher.sieve.use(contracts)
+        self.ingest.keyed.use(contracts)
         self.declared.use(contracts)
         self.grouping.dressing.contracts = contracts
 

@@ -39,6 +39,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     finished_age: Duration = Duration(900)
     series: Count = 100_000
     series_idle: Duration = Duration(90_000)
+    kept_age: Duration = Duration(604_800)
+    """Kept trails go after it, and the oldest ones where all of them take more than `kept_bytes`."""
+    kept_bytes: Count = 512 * 1024 * 1024
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from collector.documents import Duration, Place, Url, read
-from collector.model.contract import UNASSIGNED, Backoff, Contract, Contracts
+from collector.model.contract import KEY_FIELDS, KEY_LABELS, UNASSIGNED, Backoff, Contract, Contracts
 from collector.model.errors import Problem, ProblemsError
 
 Share = Annotated[float | None, msgspec.Meta(ge=0, le=1)]
@@ -104,6 +104,10 @@ def _wrong(contract: Contract, terms: dict[str, object]) -> list[tuple[str, str]
         found.append(("semantics", "what must be completed needs an `owner` who repairs it"))
     if contract.objective is not None and contract.deadline is None:
         found.append(("objective", "an objective is a share in time: add the `deadline` that it is about"))
+    path = contract.idempotency_key
+    if path is not None and path not in KEY_FIELDS and path.removeprefix(KEY_LABELS) in ("", path):
+        fields = ", ".join(sorted(KEY_FIELDS))
+        found.append(("idempotency_key", f"`{path}` is no path into an event: write `labels.NAME`, or one of {fields}"))
     both = sorted({*contract.retryable} & {*contract.not_retryable})
     if both:
         found.append(("not_retryable", f"{', '.join(both)} cannot be both retryable and not: remove one"))

@@ -31,6 +31,8 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
     "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
     "tasktrail_trails": ("gauge", "Open trails held.", ()),
+    "tasktrail_kept_trails": ("gauge", "Parts of trails that are kept in the state file.", ()),
+    "tasktrail_kept_bytes": ("gauge", "About what they take there.", ()),
     "tasktrail_bound_used_ratio": ("gauge", "How full a bound is, from 0 to 1.", ("bound",)),
     "tasktrail_reload_success": (
         "gauge",
@@ -257,6 +259,11 @@ class Telemetry:
         self.set("tasktrail_trails", (), trails)
         for reason, count in evictions.items():
             self._values["tasktrail_evictions"][(reason,)] = count
+
+    def kept(self, trails: int, size: int) -> None:
+        """What the state file has of trails."""
+        self.set("tasktrail_kept_trails", (), trails)
+        self.set("tasktrail_kept_bytes", (), size)
 
     def fullness(self, used: Mapping[str, float]) -> None:
         """How full each bound is."""

@@ -10,6 +10,9 @@ import msgspec
 
 Semantics: TypeAlias = Literal["must_complete", "best_effort", "undeclared"]
 UNASSIGNED = "unassigned"
+KEY_LABELS = "labels."
+KEY_FIELDS = frozenset({"idempotency_key", "root_id", "parent_id", "trace_id"})
+"""What `idempotency_key` may name: a label of the event by `labels.NAME`, or one of its fields."""
 MOST_REMEMBERED = 100_000
 """Pairs of task and queue whose contract is looked up once."""
 

@@ -105,5 +105,29 @@ STEPS: tuple[str, ...] = (
     );
     CREATE INDEX dead_letter_history_id ON dead_letter_history (id);
     """,
+    """
+    CREATE TABLE kept (
+        number INTEGER PRIMARY KEY,
+        home TEXT NOT NULL,
+        id TEXT NOT NULL,
+        first_at REAL NOT NULL,
+        last_at REAL NOT NULL,
+        task TEXT NOT NULL,
+        queue TEXT NOT NULL,
+        state TEXT NOT NULL,
+        error TEXT NOT NULL,
+        trace TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        rank INTEGER NOT NULL,
+        kept_at REAL NOT NULL,
+        size INTEGER NOT NULL,
+        value BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX kept_id ON kept (id, home, first_at);
+    CREATE INDEX kept_trace ON kept (trace) WHERE trace != '';
+    CREATE INDEX kept_time ON kept (first_at, home, id, last_at, task, queue, state, error);
+    CREATE INDEX kept_state ON kept (state, first_at, home, id, last_at, task, queue, error);
+    CREATE INDEX kept_rank ON kept (rank, kept_at, size);
+    """,
 )
 """`PRAGMA user_version` counts the steps that a file has taken."""

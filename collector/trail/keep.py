@@ -99,6 +99,10 @@ class Keep:
         """Told of each trail before it is frozen or let go, with the axis time."""
         self.overlook: Callable[[Trail, float], None] = lambda _trail, _at: None
         """Told of each open trail that is not over, when the wheel comes round, with the axis time."""
+        self.kept: Callable[[Trail, bytes, float], None] | None = None
+        """Told of each trail that is frozen (with its encoded form) or let go (with nothing), with the axis time."""
+        self.seen_open: Callable[[Trail, float], None] = lambda _trail, _at: None
+        """Told of the same after `overlook`, when what is found of it is known."""
         self.farewell: Callable[[Trail], None] = lambda _trail: None
         """Told of each trail before it is frozen or let go; it may change what is found of it."""
         self._settler = settler
@@ -114,6 +118,10 @@ class Keep:
             home = self._by_name[name] = Home(len(self.homes), name, self.bounds)
             self.homes.append(home)
         return home
+
+    def by_name(self, name: str) -> Home | None:
+        """The home of this name, where there is one."""
+        return self._by_name.get(name)
 
     def welcome(self, home: Home, fresh: list[Trail], ats: Sequence[float]) -> None:
         """New trails of one batch: look at them again later, and index the traces that they know.
@@ -206,6 +214,7 @@ class Keep:
                 self.wheel.arm(trail, trail.end_at + bounds.horizon_seconds)
                 return
             self.overlook(trail, at)
+            self.seen_open(trail, at)
             pause = min(_REVISIT_LONGEST, max(bounds.horizon_seconds, (at - trail.born) / 4))
             self.wheel.arm(trail, min(at + pause, trail.born + bounds.open_seconds))
 
@@ -222,6 +231,8 @@ class Keep:
         elif trail.marks & M_UP and not trail.marks & M_DOWN:
             out.count(trail.row, FLIGHT_DOWN, max(at, trail.started_at))
         trail.due = 0.0
+        if self.kept is not None:
+            self.kept(trail, b"", at)
         if self.is_saved:
             home.touched[trail.task_id] = True
         del home.open[trail.task_id]
@@ -298,6 +309,8 @@ class Keep:
         if trail.trace_id or trail.parent_id or trail.root_id:
             home.links.add(trail, at)
         data = self._encode(trail)
+        if self.kept is not None:
+            self.kept(trail, data, at)
         if self.is_saved:
             home.touched.setdefault(trail.task_id, False)
         del home.open[trail.task_id]

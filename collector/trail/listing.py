@@ -9,6 +9,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +26,10 @@ _DURATIONS = 1_000
 """Durations of a task that are looked at for its quantile."""
 
 
+Mark: TypeAlias = tuple[float, str, str]
+"""Where a trail stands in a list: when it was first seen (axis time), its home's name, its id."""
+
+
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Which trails. Empty texts and sets let everything through."""
 
@@ -36,7 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the error class, or a glob on it."""
     since: float = float("-inf")
     """Axis time: the newest fact is not older."""
-    after: tuple[float, int, str] | None = None
+    after: Mark | None = None
     """The last of the page before."""
     limit: int = 100
 
@@ -62,7 +67,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a list, and where the next one begins: None at the end."""
 
     tasks: list[Listed]
-    after: tuple[float, int, str] | None
+    after: Mark | None
+    marks: list[Mark]
+    """Where each of `tasks` stands."""
 
 
 class Seen(msgspec.Struct, kw_only=True):
@@ -91,25 +98,29 @@ class Listing:
 
     def pages(self, wanted: Wanted) -> Iterator[Page | None]:
         """None after each short step, and at last the page."""
-        found: list[tuple[tuple[float, int, str], Listed]] = []
+        found: list[tuple[Mark, Listed]] = []
         most = max(1, min(wanted.limit, MOST_LISTED))
         for trail in self._walk():
             if trail is None:
                 yield None
                 continue
-            place = trail.born, trail.home, trail.task_id
+            place = trail.born, self._keep.homes[trail.home].name, trail.task_id
             if (wanted.after is not None and place >= wanted.after) or not self._may_match(trail, wanted):
                 continue
             if len(found) > most and place < found[0][0]:
                 continue  # on a later page
             timeline = view(trail, self._rows, self._errors, self._grace, [])
             if _matches(timeline, wanted):
-                listed = _listed(timeline, trail)
-                (heapq.heappush if len(found) <= most else heapq.heappushpop)(found, (place, listed))
+                one = listed(timeline, trail)
+                (heapq.heappush if len(found) <= most else heapq.heappushpop)(found, (place, one))
         found.sort(key=lambda one: one[0], reverse=True)
-        yield Page(
-            tasks=[listed for _, listed in found[:most]], after=found[most - 1][0] if len(found) > most else None
-        )
+        yield page_of(found, most)
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether the trail that stands there is remembered."""
+        home = self._keep.by_name(mark[1])
+        trail = None if home is None else self._keep.look(home, mark[2])
+        return trail is not None and trail.born == mark[0]
 
     def seen(self) -> Iterator[dict[str, Seen] | None]:
         """None after each short step, and at last what was seen of each task name."""
@@ -149,6 +160,13 @@ class Listing:
         return _newest(trail) >= wanted.since
 
 
+def page_of(found: list[tuple[Mark, Listed]], most: int) -> Page:
+    """The first so many of what was found, which is in order."""
+    shown = found[:most]
+    after = shown[-1][0] if len(found) > most else None
+    return Page(tasks=[one for _, one in shown], after=after, marks=[mark for mark, _ in shown])
+
+
 def _newest(trail: Trail) -> float:
     return max((fact.at for fact in facts_of(trail)), default=trail.born)
 
@@ -165,7 +183,8 @@ def _matches(timeline: Timeline, wanted: Wanted) -> bool:
     return is_named and (not wanted.error or fnmatchcase(timeline.error, error))
 
 
-def _listed(timeline: Timeline, trail: Trail) -> Listed:
+def listed(timeline: Timeline, trail: Trail) -> Listed:
+    """A trail's line in a list."""
     workers = [attempt.worker for attempt in timeline.attempts if attempt.worker]
     return Listed(
         task_id=timeline.task_id,

@@ -25,6 +25,7 @@ from collector.trail.reader import Reader
 from collector.trail.rows import NAMELESS, Errors, Rows, Texts
 from collector.trail.saving import Parts
 from collector.trail.settle import Settler
+from collector.trail.sieve import Sieve
 from collector.trail.slots import EXPLICIT, MISFIT, NAMED, ORDERED, SEEN, TOLD
 from collector.trail.timeline import Timeline
 from collector.trail.trace import TraceView
@@ -86,6 +87,7 @@ class Stitcher:
         )
         self._reader = Reader(self._keep, rows, errors, self._notes, grace)
         self.listing = Listing(self._keep, rows, errors, grace)
+        self.sieve = Sieve(self._keep, rows, errors, self.findings.usual, grace)
         self._channels: dict[tuple[str, str], int] = {}
         self.parts = Parts(
             rows, errors, self._texts, self._notes, self._settler, self._keep, keys, self._misfits, self._channels,

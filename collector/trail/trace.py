@@ -90,6 +90,10 @@ class Links:
                     self.add(trail, at)
         return list(dict.fromkeys(self._find(0, trace_id)))
 
+    def known_of_trace(self, trace_id: str) -> list[str]:
+        """Task ids of a trace that are indexed by now, as all that are over are; oldest first."""
+        return list(dict.fromkeys(self._find(0, trace_id)))
+
     def under(self, task_id: str) -> list[str]:
         """Task ids that name this one as parent or root, oldest first."""
         return list(dict.fromkeys(self._find(1, task_id)))

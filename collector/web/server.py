@@ -113,14 +113,14 @@ async def sources(request: web.Request) -> web.Response:
 async def task(request: web.Request) -> web.Response:
     """A trail's timeline."""
     task_id = request.match_info["id"]
-    timeline = request.app[VIEW].task(task_id)
+    timeline = await request.app[VIEW].task(task_id)
     return answers.json(timeline) if timeline is not None else answers.not_found(f"no task {task_id!r} is remembered")
 
 
 async def trace(request: web.Request) -> web.Response:
     """All trails of one trace."""
     trace_id = request.match_info["id"]
-    found = request.app[VIEW].trace(trace_id)
+    found = await request.app[VIEW].trace(trace_id)
     return answers.json(found) if found is not None else answers.not_found(f"no trace {trace_id!r} is remembered")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from urllib.parse import quote, unquote
 
 from aiohttp import web
 
 from collector.documents.scalars import parse_duration
 from collector.trail.lifecycle import STATES
-from collector.trail.listing import MOST_LISTED, Wanted
+from collector.trail.listing import MOST_LISTED, Mark, Wanted
 from collector.web import answers
 from collector.web.view import VIEW
 
@@ -30,8 +31,11 @@ async def tasks(request: web.Request) -> web.Response:
         wanted = _wanted(request, view.now())
     except _RefusedError as error:
         return answers.json({"error": str(error)}, status=400)
-    page = await answers.walked(view.listing(wanted))
-    following = None if page.after is None else ":".join((repr(page.after[0]), *map(str, page.after[1:])))
+    page = await view.with_kept(wanted, await answers.walked(view.listing(wanted)))
+    following = None
+    if page.after is not None:
+        at, home, task_id = page.after
+        following = f"{at!r}:{quote(home, safe='')}:{task_id}"
     return answers.json({"tasks": page.tasks, "next": following})
 
 
@@ -74,12 +78,12 @@ def _since(text: str, now: float) -> float:
         raise _RefusedError(f"since: {error}, or Unix seconds") from error
 
 
-def _after(text: str) -> tuple[float, int, str] | None:
+def _after(text: str) -> Mark | None:
     if not text:
         return None
     try:
         at, home, task_id = text.split(":", 2)
-        return float(at), int(home), task_id
+        return float(at), unquote(home), task_id
     except ValueError as error:
         raise _RefusedError("`after` is the `next` of the page before") from error
 

@@ -83,16 +83,20 @@ class View(Protocol):
         """Everything for /metrics, some series at a time; with when each counter began, where that is wanted."""
         ...
 
-    def task(self, task_id: str) -> Any | None:
+    async def task(self, task_id: str) -> Any | None:
         """A trail's timeline, ready for JSON."""
         ...
 
-    def trace(self, trace_id: str) -> Any | None:
+    async def trace(self, trace_id: str) -> Any | None:
         """A trace, ready for JSON."""
         ...
 
     def listing(self, wanted: Wanted) -> Iterator[Page | None]:
         """None after each short step, and at last the trails that are wanted."""
+        ...
+
+    async def with_kept(self, wanted: Wanted, page: Page) -> Page:
+        """A page of what is remembered, with what only the state file has."""
         ...
 
     def coverage(self) -> Iterator[Mapping[str, Any] | None]:

@@ -100,6 +100,30 @@ def test_a_missed_deadline_fires_with_its_task_as_evidence() -> None:
     assert list(series(made, "tasks_overdue").values()) == [1.0]
 
 
+def test_a_side_effect_is_known_by_the_key_of_its_contract() -> None:
+    """Two successes of a task about one order are one too many; of another task or without a contract they are not."""
+    keyed = Contract(match="pay*", semantics="best_effort", idempotency_key="labels.order")
+    by_root = Contract(match="ship", queue="q", semantics="best_effort", idempotency_key="root_id")
+    made = pipeline(contracts=Contracts((keyed, by_root)))
+    feed = [
+        event("succeeded", f"{task}{number}", T0 + number, task=task, labels={"order": "7"}, root_id="r")
+        for task in ("pay", "pay.card", "ship", "other")
+        for number in range(2)
+    ]
+    feed += [
+        event("sent", "p9", T0, task="pay", labels={"order": "9"}),
+        event("succeeded", "p9", T0 + 3, task="pay"),
+        event("succeeded", "p10", T0 + 4, task="pay", queue=None, labels={"order": "9"}),
+        event("succeeded", "own", T0 + 5, task="pay", idempotency_key="k", labels={"order": "9"}),
+    ]
+    made.ingest.count(made.axes[0], native.decode, batch(feed, is_head=True), math.inf)
+    walk(made, T0 + 90)
+    found = {
+        dict(labels)["task"]: value for labels, value in series(made, "task_duplicate_success_total").items() if value
+    }
+    assert found == {"pay": 2.0, "pay.card": 1.0, "ship": 1.0}
+
+
 async def test_contracts_are_read_again_with_the_rules(tmp_path) -> None:
     """A broken file keeps the old ones and says where; a whole one holds from the next turn on."""
     rules, tasks = tmp_path / "rules.yaml", tmp_path / "tasks.yaml"

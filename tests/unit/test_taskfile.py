@@ -71,6 +71,8 @@ WRONG = {
     "semantics: best_effort\n    retryable: [A, B]\n    not_retryable: [B]": (5, "B cannot be both"),
     "semantics: best_effort\n    backoff: {min: 1m, max: 1s}": (4, "below the shortest"),
     "semantics: best_effort\n    backoff: {factor: 0.5}": (4, "1"),
+    "semantics: best_effort\n    idempotency_key: order": (4, "labels.NAME"),
+    "semantics: best_effort\n    idempotency_key: labels.": (4, "labels.NAME"),
     "semantics: best_effort\n    ownr: x": (4, "owner"),
     "semantics: best_effort\n    runbook_url: nowhere": (4, "http"),
     "semantics: best_effort\n  - match: a\n    semantics: best_effort": (4, "never used"),
