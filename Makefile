@@ -70,6 +70,7 @@ soak: $(VENV)/.dev
 	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
 		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 	$(BIN)/python -m tests.soak 120
+	$(BIN)/python -m tests.bench.bounds
 
 # A million torn inputs over everything that reads bytes of others; FUZZ is how many, and a seed behind it.
 FUZZ ?= 1000000

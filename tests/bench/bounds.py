@@ -115,7 +115,7 @@ def judged(daemon: Daemon, count: int, before: int, highest: int) -> bool:
     """Print and judge."""
     evictions = {
         reason: number
-        for (reason,), number in daemon.pipeline.telemetry._values["tasktrail_evictions"].items()  # noqa: SLF001
+        for (reason,), number in daemon.pipeline.telemetry._values["tasktrail_evictions"].items()
         if number
     }
     open_early = sum(evictions.get(f"open_{why}", 0) for why in ("count", "bytes"))

@@ -79,6 +79,12 @@ def pair() -> Iterator[tuple[Broker, Broker]]:
             server.stop()
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that is lost is tried again each second at least."""
+    monkeypatch.setattr("collector.intake.LONGEST_WAIT", 1.0)
+
+
 @pytest.mark.redis
 async def test_a_replica_that_was_behind_takes_over(pair: tuple[Broker, Broker], tmp_path: Path) -> None:
     """What the old primary alone had is not missed, what both have is counted once, and reading goes on."""
@@ -167,7 +173,7 @@ async def test_rabbitmq_takes_all_away(rabbitmq_url: str, exchange: str, tmp_pat
                 await to.publish(aio_pika.Message(ndjson([event])), "a", mandatory=True)
 
     options = AmqpOptions(name="tailed", address=amqp_address_of(rabbitmq_url), taps=(Tap(exchange=exchange),))
-    async with watching(tmp_path, lambda: AmqpSource(options)) as (run, axis, told):
+    async with watching(tmp_path, lambda: AmqpSource(options)) as (run, axis, _told):
         for number, take_away in enumerate((queue_deleted, connections_closed, restarted), 1):
             await publish(f"before{number}")
             await until(lambda: axis.totals.accepted == 6 * number - 3 and "Failing" in firing(run), PATIENCE)  # noqa: B023

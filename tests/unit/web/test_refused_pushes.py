@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import gzip
 import tracemalloc
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -60,3 +63,14 @@ async def test_a_broken_encoding_is_no_fault_of_ours(caplog: pytest.LogCaptureFi
         async with http.get(f"{run.url}/-/healthy") as answer:
             assert answer.status == 200
     assert not [one for one in caplog.records if one.exc_info or one.levelname == "ERROR"]
+
+
+async def test_a_token_of_any_bytes_is_a_wrong_one(tmp_path: Path) -> None:
+    """Also where they are no text."""
+    (tmp_path / "token").write_text("s3cret-s3cret-s3cret-s3cret-s3cret")
+    async with running(Settings(token_file=str(tmp_path / "token")), channels=(Kept(),)) as run:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(run.url).port)
+        head = b"POST /v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: Bearer \xff\xfe\r\n\r\n{}"
+        writer.write(head)
+        assert (await reader.readline()).split()[1] == b"401"
+        writer.close()
