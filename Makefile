@@ -73,6 +73,7 @@ soak: $(VENV)/.dev
 	TASKTRAIL_REDRIVEN=10000 TASKTRAIL_KILLS=10 $(BIN)/python -m pytest tests/integration/test_redrive.py $(ARGS)
 	TASKTRAIL_REDRIVEN=1000 $(BIN)/python -m pytest tests/integration/test_redrive_jobs.py $(ARGS)
 	$(BIN)/python -m tests.soak 120
+	$(BIN)/python -m tests.bench.bounds
 
 # A million torn inputs over everything that reads bytes of others; FUZZ is how many, and a seed behind it.
 FUZZ ?= 1000000

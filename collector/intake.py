@@ -24,7 +24,7 @@ from collector.suspects import GUILTY_AFTER, Suspects
 from collector.telemetry import Telemetry
 
 FIRST_WAIT = 0.5
-LONGEST_WAIT = 30.0
+LONGEST_WAIT = 15.0
 DOUBLINGS = 10
 """After so many the longest wait is reached; a float has no room for as many as an outage of a day makes."""
 STEP_SECONDS = 0.01

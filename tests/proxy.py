@@ -46,6 +46,10 @@ class Link:
         """What was held comes at last."""
         self._flows.set()
 
+    def lead(self, host: str, port: int) -> None:
+        """New connections go to another server, as behind a name that moves in a failover."""
+        self._to = host, port
+
     def cut(self) -> None:
         """Close all that is open, at once."""
         for task in self._open:

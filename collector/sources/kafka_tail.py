@@ -214,10 +214,13 @@ class Tail:
         what = f"{state.name}: position {state.position} is not in {begin} to {end}"
         if policy == "stop":
             raise SourceError(f"{what}; out_of_range is stop", retryable=False)
-        missed = (begin if policy == "oldest" else end) - state.position
+        target = begin if policy == "oldest" else end
+        if ahead and policy == "oldest" and state.newest_ms:
+            target = await self._unseen(place, end)
+        is_cut = ahead and policy == "oldest" and target > begin
         until = self._clock.now()
         oldest = (await self._ask(self._consumer.offsets_for_times({place: 0}))).get(place)
-        if oldest and policy == "oldest" and oldest.timestamp > 0:
+        if oldest and policy == "oldest" and oldest.timestamp > 0 and not is_cut:
             until = min(until, oldest.timestamp / 1000)
         self._intake.gap(
             Gap(
@@ -225,11 +228,21 @@ class Tail:
                 place=state.name,
                 start=state.record_at or until,
                 end=until,
-                estimate=None if ahead else missed,
-                reason="recreated" if ahead else "retention",
+                estimate=None if ahead else target - state.position,
+                reason="truncated" if is_cut else "recreated" if ahead else "retention",
             )
         )
-        state.position, state.newest_ms = (begin if policy == "oldest" else end), 0
+        state.position, state.newest_ms = target, state.newest_ms if is_cut else 0
+
+    async def _unseen(self, place: TopicPartition, end: int) -> int:
+        """The first record that is younger than all that was read.
+
+        Of a log that was made since it is the first one; in a log that lost its end, as by an election of a leader that
+        was behind, what was read stands before it.
+        """
+        younger = {place: self._places[place].newest_ms + 1}
+        found = (await self._ask(self._consumer.offsets_for_times(younger))).get(place)
+        return end if found is None else int(found.offset)
 
     async def _replace(self, error: OffsetOutOfRangeError) -> None:
         """The log moved on while we read."""

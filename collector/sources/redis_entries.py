@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from collector.model.event import EARLIEST
 from collector.model.record import BODY_FIELDS
 
@@ -45,3 +47,36 @@ def entry_id(text: bytes) -> EntryId:
 def text_of(wanted: EntryId) -> str:
     """An id as the server writes it."""
     return f"{wanted[0]}-{wanted[1]}"
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """What XINFO STREAM says."""
+
+    length: int
+    last: EntryId
+    first: EntryId | None
+    added: int | None
+    """Entries ever added; None before Redis 7."""
+
+
+def state_of(flat: Sequence[Any]) -> StreamState:
+    """The answer to XINFO STREAM: names and values by turns."""
+    said = dict(zip(flat[::2], flat[1::2], strict=False))
+    first = said[b"first-entry"]
+    return StreamState(
+        length=said[b"length"],
+        last=entry_id(said[b"last-generated-id"]),
+        first=entry_id(first[0]) if first else None,
+        added=said.get(b"entries-added"),
+    )
+
+
+def is_older(state: StreamState, index: int | None) -> bool:
+    """Whether a stream that ends before our position is an older state of the one that was read: all of it was seen.
+
+    So it is after a failover to a replica that was behind, or a restart from an older snapshot. A stream that was made
+    since has later ids, as long as the server gives them; those that somebody made up say nothing. `index`: entries
+    ever added up to the position.
+    """
+    is_dated = state.last[0] / 1000 >= EARLIEST
+    return is_dated and (index is None or state.added is None or state.added <= index)

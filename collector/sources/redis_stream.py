@@ -18,7 +18,16 @@ from collector.model.errors import SourceError
 from collector.model.event import EARLIEST
 from collector.model.record import Batch, Gap, Intake, Receipt
 from collector.sources import redis_groups
-from collector.sources.redis_entries import EntryId, body_of, entry_id, text_of, times_of
+from collector.sources.redis_entries import (
+    EntryId,
+    StreamState,
+    body_of,
+    entry_id,
+    is_older,
+    state_of,
+    text_of,
+    times_of,
+)
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 _BLOCK_MS = 1000
@@ -98,16 +107,6 @@ class Stream:
         """Whether a key of another type has its name: it is not asked for, and looked at now and then."""
         self.looked_at = -1e9
         self.told_at = -1e9
-
-
-class _State(msgspec.Struct, frozen=True):
-    """What XINFO STREAM says."""
-
-    length: int
-    last: EntryId
-    first: EntryId | None
-    added: int | None
-    """Entries ever added; None before Redis 7."""
 
 
 Ahead: TypeAlias = Callable[[Stream, Sequence[Any]], Awaitable[None]]
@@ -201,7 +200,7 @@ class Tail:
                 self._compare(stream, state)
         self.tell()
 
-    async def _state(self, stream: Stream) -> _State | None:
+    async def _state(self, stream: Stream) -> StreamState | None:
         try:
             flat = await self._connection.ask("XINFO", "STREAM", stream.key)
             stream.is_other = False
@@ -210,14 +209,7 @@ class Tail:
             if "no such key" in str(error) or (stream.is_other and self._readable()):
                 return None
             raise
-        said = dict(zip(flat[::2], flat[1::2], strict=False))
-        first = said[b"first-entry"]
-        return _State(
-            length=said[b"length"],
-            last=entry_id(said[b"last-generated-id"]),
-            first=entry_id(first[0]) if first else None,
-            added=said.get(b"entries-added"),
-        )
+        return state_of(flat)
 
     def _gone(self, stream: Stream) -> None:
         """There is no such stream (any more): whatever comes next is a new one, to be read from its beginning."""
@@ -226,13 +218,14 @@ class Tail:
         stream.exists = stream.is_read = False
         stream.position, stream.index = _START, 0
 
-    def _compare(self, stream: Stream, state: _State) -> None:
+    def _compare(self, stream: Stream, state: StreamState) -> None:
         """Settle what happened behind our back, and learn how many entries lie before the position."""
         if stream.is_read and state.last < stream.position:
-            # A stream that was only emptied keeps its last id, so this is another one, made since.
-            self._miss(stream, self._clock.now(), None, "recreated")
+            # A stream that was only emptied keeps its last id: this is an older state of it, or another one.
+            is_rolled_back = is_older(state, stream.index)
+            self._miss(stream, self._clock.now(), None, "rolled back" if is_rolled_back else "recreated")
             stream.position, stream.index, stream.is_read = _START, 0, False
-            if self._options.out_of_range == "newest":
+            if is_rolled_back or self._options.out_of_range == "newest":
                 stream.position, stream.index, stream.is_read = state.last, state.added, True
         if stream.index is not None and state.added is not None and state.added < stream.index:
             stream.index = None  # made anew with later ids
@@ -250,7 +243,7 @@ class Tail:
         if state.added is not None:
             stream.index = state.added - unread + skipped
 
-    def _settle(self, stream: Stream, state: _State, unread: int) -> int:
+    def _settle(self, stream: Stream, state: StreamState, unread: int) -> int:
         """What is missing before the `unread` entries that are there; how many of those are left out as well."""
         now = self._clock.now()
         first = min(state.first[0] / 1000, now) if state.first and state.first > stream.position else now

@@ -47,27 +47,32 @@ def runs(life: Life) -> list[Duration]:
     for (kind, attempt), group in life.groups.items():
         if not IS_TRY_END[kind]:
             continue
+        shortest: list[tuple[float, float] | None] = []  # looked for once, whichever end it is of: it is a square
         for end in group.counted:
-            run = _run(life, attempt, end, group)
+            run = _told(end, group)
+            if run is None:
+                shortest = shortest or [_shortest(life, attempt, group)]
+                run = shortest[0]
             if run is not None and (attempt not in found or end.when < found[attempt][0].when):
                 found[attempt] = (end, *run)
     return list(found.values())
 
 
-def _run(life: Life, attempt: int, end: Placed, group: Group) -> tuple[float, float] | None:
-    fact = end.fact
-    # The worker's own number, also where another channel's fact of the same end is the one that counts.
-    own = (p.fact for p in (end, *group.facts) if p.fact.run >= 0.0 and is_same(p.fact.worker, fact.worker))
+def _told(end: Placed, group: Group) -> tuple[float, float] | None:
+    """The worker's own number, also where another channel's fact of the same end is the one that counts."""
+    own = (p.fact for p in (end, *group.facts) if p.fact.run >= 0.0 and is_same(p.fact.worker, end.fact.worker))
     told = next(own, None)
-    if told is not None:
-        return told.run, told.at
+    return None if told is None else (told.run, told.at)
+
+
+def _shortest(life: Life, attempt: int, group: Group) -> tuple[float, float] | None:
+    """From a start to an end of an attempt. Channels have clocks of their own: start and end are told by one."""
     started = life.groups.get((STARTED, attempt))
     if started is None:
         return None
-    # Channels have clocks of their own: start and end are told by one.
     pairs = [
         (one.time - start.fact.time, max(one.at, start.fact.at))
-        for one in (fact, *(p.fact for p in group.facts))
+        for one in (p.fact for p in group.facts)
         for start in started.facts
         if 0.0 < start.fact.time <= one.time
         and start.fact.source == one.source

@@ -17,8 +17,9 @@ Key = tuple[int, str]
 """Home and task id."""
 Members = dict[str, "str | list[str]"]
 
-MOST_MEMBERS = 1_000
-"""Trails of one trace, and children of one parent, that are remembered in one generation."""
+MOST_MEMBERS = 1_001
+"""Trails of one trace, and children of one parent, that are remembered in one generation: one more than is shown, so
+that whoever looks sees that there are more."""
 _GENERATIONS = 5
 _LET_GO = 4_000
 

@@ -52,7 +52,8 @@ def is_foreign(origin: str | None, host: str, *, is_open: bool) -> bool:
 def has_token(request: web.Request, token: Secret) -> bool:
     """Whether the request carries the bearer token; compared in constant time."""
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.reveal().encode())
+    sent = given.strip().encode(errors="surrogateescape")  # whatever bytes the header has
+    return scheme.lower() == "bearer" and hmac.compare_digest(sent, token.reveal().encode())
 
 
 def guard(

@@ -6,8 +6,8 @@ import asyncio
 import html
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,6 +35,8 @@ from collector.web import (
 from collector.web.guard import guard
 from collector.web.query import QUERIES, SIMULTANEOUS
 from collector.web.view import VIEW, View
+
+_Counted = TypeVar("_Counted")
 
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of one push, after decompression."""
@@ -129,14 +131,7 @@ async def push(request: web.Request) -> web.Response:
 
     Where some cannot be used, the answer says why: `rejected` holds how many by reason, and the first few of them.
     """
-    body = bytearray()
-    held = request.app[HELD]
-    try:
-        await _read(request, body, held)
-        with _refusing(request, body):
-            outcome, refusals = await request.app[VIEW].push(bytes(body), request.content_type)
-    finally:
-        held["bytes"] -= len(body)
+    outcome, refusals = await _taken(request, request.app[VIEW].push)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     answer = msgspec.to_builtins(outcome)
     if refusals.reasons:
@@ -146,31 +141,35 @@ async def push(request: web.Request) -> web.Response:
 
 async def traces(request: web.Request) -> web.Response:
     """OTLP spans, protobuf or JSON: 200 with the empty answer of the protocol; 400 where the body is no export."""
-    body = bytearray()
-    held = request.app[HELD]
     is_json = request.content_type == "application/json"
     if not is_json and request.content_type != "application/x-protobuf":
         raise web.HTTPUnsupportedMediaType(text="write Content-Type application/x-protobuf or application/json\n")
-    try:
-        await _read(request, body, held)
-        with _refusing(request, body):
-            outcome = await request.app[VIEW].push_traces(bytes(body), request.content_type)
-    finally:
-        held["bytes"] -= len(body)
+    outcome = await _taken(request, request.app[VIEW].push_traces)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     if is_useless:
         raise web.HTTPBadRequest(text="no span in the body could be read: see /api/sources\n")
     return web.Response(body=b"{}" if is_json else b"", content_type=request.content_type)
 
 
-@contextmanager
-def _refusing(request: web.Request, body: bytearray) -> Iterator[None]:
-    """What is answered where a push holds too much."""
+async def _taken(request: web.Request, take: Callable[[bytes, str], Awaitable[_Counted]]) -> _Counted:
+    """What became of the body. Raises what is answered where it holds too much, or cannot be read.
+
+    Such an answer and its traceback hold each other until the garbage collector comes, and with them what the frames
+    hold: so the body is emptied here, and no error of a deeper frame goes on from here.
+    """
+    body = bytearray()
+    held, view = request.app[HELD], request.app[VIEW]
     try:
-        yield
-    except TooManyError as error:
-        request.app[VIEW].refuse(bytes(body[:FIRST_BYTES]), "too_large", str(error))
-        raise web.HTTPRequestEntityTooLarge(LARGEST_BODY, len(body), text=f"{error}\n") from error
+        await _read(request, body, held)
+        try:
+            return await take(bytes(body), request.content_type)
+        except TooManyError as error:
+            why = str(error)
+        view.refuse(bytes(body[:FIRST_BYTES]), "too_large", why)
+        raise web.HTTPRequestEntityTooLarge(LARGEST_BODY, len(body), text=f"{why}\n")
+    finally:
+        held["bytes"] -= len(body)
+        body.clear()
 
 
 async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> None:
@@ -190,7 +189,10 @@ async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> No
                     )
     except web.RequestPayloadError as error:
         view.refuse(bytes(body[:FIRST_BYTES]), "bad_encoding", f"not encoded as its headers say: {error}")
-        raise web.HTTPBadRequest(text="the body is not encoded as its headers say\n") from error
+        request.content.feed_eof()  # nothing more is read of it, or the same error would come again from there
+        refusal = web.HTTPBadRequest(text="the body is not encoded as its headers say\n")
+        refusal.force_close()
+        raise refusal from error
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text=f"the body did not come in {SLOWEST_BODY:g} s\n") from error
 

@@ -226,6 +226,27 @@ async def test_a_position_behind_the_end_is_another_topics(kafka: str) -> None:
     assert notes.bodies == [b"0", b"1"]
 
 
+@pytest.mark.parametrize(
+    ("newest", "bodies", "reason"),
+    [(2000, [b"unseen"], "truncated"), (5000, [], "truncated"), (500, [b"seen", b"seen", b"unseen"], "recreated")],
+)
+async def test_a_log_that_lost_its_end_is_not_read_again(
+    apache: str, newest: int, bodies: list[bytes], reason: str
+) -> None:
+    """Behind an election of a leader that was behind, what is no younger than what was read does not come again."""
+    began = int(time.time() * 1000) - 10_000
+    async with kafka_topic(apache) as rig:
+        assert rig.producer is not None
+        for at, body in ((1000, b"seen"), (2000, b"seen"), (3000, b"unseen")):
+            await rig.producer.send_and_wait(rig.topic, body, partition=0, timestamp_ms=began + at)
+        notes = Notes({rig.place(): f"500/{began + newest}"})
+        async with running(rig.source(), notes):
+            await until(lambda: rig.place() in notes.heads and len(notes.bodies) >= len(bodies), 60)
+    (gap,) = notes.gaps
+    assert (gap.estimate, gap.reason, gap.start <= gap.end) == (None, reason, True)
+    assert notes.bodies == bodies
+
+
 @pytest.mark.parametrize("is_running", [True, False], ids=["while-it-reads", "while-it-is-away"])
 async def test_a_topic_made_anew_is_read_from_its_start(
     apache: str,
