@@ -1,4 +1,4 @@
-"""Celery on Redis, a message that runs out and a worker that is killed: run twice, lost, recovered, in a live daemon."""
+"""Celery on Redis: a message that runs out, a worker that is killed; run twice, lost, recovered, in a live daemon."""
 
 from __future__ import annotations
 
