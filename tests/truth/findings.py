@@ -100,6 +100,7 @@ class Plan:
         return at - every
 
     def sign(self, kind: str, worker: str, at: float, off: float = 0.0) -> None:
+        """One sign of life, `off` seconds wrong by its sender's clock."""
         told = f"{worker}-{self.source}"
         self.events.append(Event(kind=kind, task_id="", worker=told, time=T + at + off, labels={"at": str(T + at)}))
 
