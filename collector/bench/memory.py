@@ -29,7 +29,7 @@ def resident() -> int:
 
 
 def costs(count: int) -> tuple[float, float, float]:
-    """Bytes of one open trail beyond its task id and trace id; CPU seconds of an event when a tenth is open, and all."""
+    """Bytes of one open trail beyond its task and trace id; CPU seconds of an event when a tenth is open, and all."""
     stitcher = Stitcher(Rows(), Errors(), Bounds(open_trails=2 * count))
     ids = [f"{number:032x}" for number in range(count)]
     traces = [f"{number + count:032x}" for number in range(count)]

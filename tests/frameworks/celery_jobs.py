@@ -123,6 +123,9 @@ if __name__ == "__main__":
     if sys.argv[1] == "charge":
         queue = sys.argv[4] if len(sys.argv) > 4 else None
         for _ in range(int(sys.argv[2])):
-            say("sent", charge.apply_async((float(sys.argv[3]),), queue=queue).id, "jobs.charge")
+            sent = charge.apply_async(
+                (float(sys.argv[3]),), queue=queue, headers=json.loads(os.environ.get("HEADERS", "{}"))
+            )
+            say("sent", sent.id, "jobs.charge")
     else:
         produce(int(sys.argv[1]))
