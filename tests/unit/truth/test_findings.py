@@ -14,6 +14,7 @@ from collector.trail.rows import Errors, Rows
 from collector.trail.stitcher import Stitcher
 from collector.trail.transitions import FACTS, PAIRED, STRIDE, Transitions
 from tests.truth.findings import ANYTHING, CONTRACTS, END, T, deliveries, plans
+from tests.truth.wires import Wires
 
 SEEDS = range(1, 1 + int(os.environ.get("TASKTRAIL_FINDING_SEEDS", "1")))
 TRAILS = int(os.environ.get("TASKTRAIL_FINDING_TRAILS", "2000"))
@@ -80,11 +81,11 @@ def found(court: Court, task_id: str) -> list[tuple[str, float]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_planted_is_found_once_and_nothing_else(seed):
-    """With the right ids and times, over two frameworks, out of order within grace, and with duplicates."""
-    made, court = plans(seed, TRAILS), Court()
+    """With the right ids and times, in the wire forms of two frameworks, out of order and with duplicates."""
+    made, court, wires = plans(seed, TRAILS), Court(), Wires()
     for arrival, source, event, at in deliveries(seed, made):
         court.walk(arrival)
-        court.feed(source, [(event, at)])
+        court.feed(source, [(carried, at) for carried in wires.carry(source, event, at)])
     court.walk(T + END)
     wrong = []
     for plan in made:
