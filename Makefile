@@ -42,6 +42,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers run kafka -- sh -c '$(BIN)/tasktrail bench --kafka "$$TASKTRAIL_TEST_KAFKA" $(ARGS)'
 
 bench-full: bench
+	$(BIN)/python -m collector.bench.memory 1000000
 	$(BIN)/python -m tests.bench.latency
 	$(BIN)/python -m tests.bench.sources
 	$(BIN)/python -m tests.bench.bullmq

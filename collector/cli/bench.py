@@ -57,7 +57,7 @@ def main(arguments: argparse.Namespace) -> int:
     figure = subprocess.run(  # noqa: S603 ourselves
         [sys.executable, "-m", "collector.bench.memory", str(TRAILS)], check=True, capture_output=True, text=True
     )
-    print(f"memory per open trail, beyond its ids: {figure.stdout.strip()} B")
+    print(figure.stdout.strip())
     for report in (rules.report, events.report, alerts.report):
         for line in report():
             print(line)

@@ -121,6 +121,10 @@ class Memory:
             self._names.clear()
 
 
+_RAREST = 3_600.0
+"""Seconds between two heartbeats that are believed at most."""
+
+
 class Told(Event, gc=False, kw_only=True, omit_defaults=True):
     """A worker event that is an event of ours already, but for what `FINISH` does: the names on the wire are others.
 
@@ -143,6 +147,8 @@ class Told(Event, gc=False, kw_only=True, omit_defaults=True):
     traceback: Any = None
     active: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     """Of a worker: how many tasks it has in hand."""
+    freq: Any = None
+    """Of a worker: seconds from one heartbeat to the next."""
 
 
 class Wire(msgspec.Struct, gc=False):
@@ -309,6 +315,8 @@ def _of_worker(event: Told, memory: Memory) -> Event:
     event.task_id = ""
     if event.active is not None:
         event.labels = {"active": f"{event.active}"}
+    if type(event.freq) in {int, float} and 0 < event.freq <= _RAREST:
+        event.labels = {**(event.labels or {}), "every": f"{event.freq:g}"}
     return event
 
 

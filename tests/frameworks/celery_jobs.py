@@ -24,6 +24,7 @@ app.conf.update(
     worker_hijack_root_logger=False,
     result_extended=os.environ.get("EXTENDED", "1") == "1",
     broker_transport_options=json.loads(os.environ.get("TRANSPORT", "{}")),
+    task_acks_late=os.environ.get("LATE", "0") == "1",
 )
 
 
@@ -120,7 +121,11 @@ def produce(count: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "charge":
+        queue = sys.argv[4] if len(sys.argv) > 4 else None
         for _ in range(int(sys.argv[2])):
-            say("sent", charge.apply_async((float(sys.argv[3]),)).id, "jobs.charge")
+            sent = charge.apply_async(
+                (float(sys.argv[3]),), queue=queue, headers=json.loads(os.environ.get("HEADERS", "{}"))
+            )
+            say("sent", sent.id, "jobs.charge")
     else:
         produce(int(sys.argv[1]))

@@ -93,13 +93,14 @@ class Plan:
         """Heartbeats of a worker, and its last word; gives when the last heartbeat was."""
         every, at = FRAMEWORKS[self.source], start
         while at <= end:
-            self._sign("heartbeat", worker, at)
+            self.sign("heartbeat", worker, at)
             at = round(at + every, 3)
         if last:
-            self._sign(last, worker, end)
+            self.sign(last, worker, end)
         return at - every
 
-    def _sign(self, kind: str, worker: str, at: float, off: float = 0.0) -> None:
+    def sign(self, kind: str, worker: str, at: float, off: float = 0.0) -> None:
+        """One sign of life, `off` seconds wrong by its sender's clock."""
         told = f"{worker}-{self.source}"
         self.events.append(Event(kind=kind, task_id="", worker=told, time=T + at + off, labels={"at": str(T + at)}))
 
@@ -407,8 +408,8 @@ def skewed(plan: Plan) -> None:
     plain(plan)
     every = FRAMEWORKS[plan.source]
     for number in range(8):
-        plan._sign("heartbeat", plan.task_id, plan.at + number * every, 20.0)
-    plan._sign("offline", plan.task_id, plan.at + 8 * every)
+        plan.sign("heartbeat", plan.task_id, plan.at + number * every, 20.0)
+    plan.sign("offline", plan.task_id, plan.at + 8 * every)
     plan.beyond.append(("skew", ANYTHING))
 
 
@@ -421,6 +422,39 @@ SCENARIOS: tuple[Scenario, ...] = (
 )  # fmt: skip
 RARE = frozenset((restarted, skewed, slow, slow_second, just_in_time))
 """They cost many events, or change what is usual."""
+
+
+def blocked(plan: Plan) -> list[Plan]:
+    """A worker that sends nothing while it works: what it does at first is lost and recovered, and nothing after it."""
+    worker = plan.task_id
+    plan.sent("blocked")  # of which nothing is usual
+    plan.start(worker)
+    plan.sign("online", worker, plan.at - 41.0)
+    plan.found.append(("lost", plan.dies(worker, 1)))
+    plan.found.append(("recovered", plan.end("succeeded", plan.found[-1][1] - plan.at + 20, worker)))
+    plan.signs(worker, round(plan.at + 0.1, 3), plan.at + 30)
+    more = Plan(plan.rng, f"{worker}-more", plan.source, round(plan.at + 30, 3))
+    more.sent("blocked")
+    more.start(worker)
+    more.end("succeeded", plan.rng.uniform(20, 60), worker)
+    more.signs(worker, round(more.at + 0.1, 3), more.at + 20, "offline")
+    return [plan, more]
+
+
+def storm(rng: random.Random, number: int, source: str) -> list[Plan]:
+    """A dependency that is away: two of three starts of a task are retries after one error."""
+    made, began = [], rng.uniform(200, SPAN)
+    for trail in range(50):
+        plan = Plan(rng, f"storm-{number}-{trail}", source, round(began + trail, 3))
+        plan.sent(f"storm.{number}")
+        for _ in range(2):
+            plan.start()
+            plan.end("retried", error="ConnectionError")
+        plan.start()
+        plan.end("succeeded")
+        made.append(plan)
+    made[0].beyond.append(("retry_storm", ANYTHING))
+    return made
 
 
 def schedule(rng: random.Random, number: int, source: str) -> Plan:
@@ -440,7 +474,7 @@ def schedule(rng: random.Random, number: int, source: str) -> Plan:
 
 
 def plans(seed: int, trails: int) -> list[Plan]:
-    """Plans of a seed: so many trails, mixed, and a few schedules."""
+    """Plans of a seed: so many trails, mixed, and a few schedules, retry storms and workers that block."""
     rng = random.Random(seed)
     made: list[Plan] = []
     for number in range(trails):
@@ -461,6 +495,10 @@ def plans(seed: int, trails: int) -> list[Plan]:
     pools = [Plan(rng, f"{name}-{source}", source, 0.0) for source in FRAMEWORKS for name in ("pool", "other")]
     for plan in pools:
         plan.signs(plan.task_id.removesuffix(f"-{plan.source}"), 0.0, END)
+    for number in range(4):
+        source = tuple(FRAMEWORKS)[number % 2]
+        made += blocked(Plan(rng, f"blocked-{number}", source, round(rng.uniform(60, SPAN), 3)))
+        made += storm(rng, number, source)
     return [*made, *pools, *(schedule(rng, number, rng.choice(tuple(FRAMEWORKS))) for number in range(4))]
 
 

@@ -65,6 +65,13 @@ class Worker(msgspec.Struct, array_like=True):
     is_skewed: bool = False
     is_unseen: bool = False
     """Whether its source could not be believed when it was looked after last."""
+    every: float = 0.0
+    """Seconds from one heartbeat to the next, by its own word; 0.0: it does not say."""
+    returns: list[tuple[float, float, bool]] = []
+    """Of each silence after which it was heard again: when it was seen before and after, and whether it had restarted.
+
+    Told only of those whose restarts can be seen. One that had not restarted sends no heartbeats while it works.
+    """
 
     @property
     def is_up(self) -> bool:
@@ -72,18 +79,32 @@ class Worker(msgspec.Struct, array_like=True):
         return not self.offline_at and not (self.silences and self.silences[-1][0] >= self.signs[-1])
 
     def patience(self, seen: float) -> float:
-        """Seconds without a sign of life after which it was gone that was last seen then: by its habit until then."""
+        """Seconds without a sign of life after which it was gone that was last seen then: by its habits until then."""
         beats = [at for at in self.beats if at <= seen]
         gaps = [
             later - before
             for before, later in pairwise(beats[-_BEATS:])
             if not any(before <= gone < later for gone, _ in self.silences)
         ]
-        return max(LEAST_SECONDS, MISSED * max(gaps, default=_UNTOLD))
+        outlived = [
+            back - gone for gone, back, is_anew in self.returns if not is_anew and back <= seen < back + FORGOTTEN
+        ]
+        return max(LEAST_SECONDS, MISSED * max((*gaps, *outlived), default=self.every or _UNTOLD))
+
+    def note_returns(self) -> None:
+        """See whether it was heard again after it was believed gone."""
+        if not (self.every or self.onlines):
+            return
+        known = {gone: (gone, back, is_anew) for gone, back, is_anew in self.returns}
+        for gone, _ in self.silences:
+            back = min((sign for sign in self.signs if sign > gone), default=inf)
+            if back < (known[gone][1] if gone in known else inf):
+                known[gone] = gone, back, any(gone < at <= back for _, at in self.onlines)
+        self.returns = [known[gone] for gone, _ in self.silences if gone in known]
 
     def silence(self) -> tuple[float, float] | None:
         """Since when and until when it was silent too long, that was not looked after yet; the end may lie ahead."""
-        if not self.beats or self.offline_at:
+        if not (self.beats or self.every) or self.offline_at:
             return None
         for seen, following in pairwise((*self.signs, inf)):
             if following - seen > LEAST_SECONDS and all(seen != gone for gone, _ in self.silences):
@@ -123,7 +144,9 @@ class Crew:
 
     def _sign(self, worker: Worker, event: Event, at: float) -> None:
         was_up, was_active, newest = worker.is_up, worker.active, worker.signs[-1]
-        active = (event.labels or {}).get("active", "")
+        labels = event.labels or {}
+        active = labels.get("active", "")
+        worker.every = _interval(labels.get("every", "")) or worker.every
         told = int(active) if active.isdecimal() and len(active) < _UNBELIEVABLE else -1
         worker.signs = _with(worker.signs, at)
         if event.kind == "offline":
@@ -139,6 +162,8 @@ class Crew:
                 self._compare(worker, at)
         if at >= newest:
             worker.active = told
+        if worker.silences:
+            worker.note_returns()
         self.version += (was_up, was_active) != (worker.is_up, worker.active)
         self.look_after(worker)
 
@@ -227,6 +252,7 @@ class Crew:
             if newest is None:
                 worker.silences = [*worker.silences, silence][-_ONLINES:]
                 worker.signs = [sign for sign in worker.signs if sign >= seen]
+                worker.note_returns()
                 if not worker.is_up:
                     worker.active = -1
                     self.version += 1
@@ -271,3 +297,12 @@ class Crew:
 def _with(times: list[float], at: float) -> list[float]:
     """Sorted times with one more; the newest of them."""
     return times if at in times else sorted([*times, at])[-_SIGNS_KEPT:]
+
+
+def _interval(told: str) -> float:
+    """Seconds between two heartbeats, in a label; 0.0 where it does not say so."""
+    try:
+        seconds = float(told)
+    except ValueError:
+        return 0.0
+    return seconds if 0.0 < seconds <= FORGOTTEN else 0.0

@@ -120,9 +120,10 @@ class Findings:
 
     def watch(self, source: str, codes: Array, seconds: Array, ats: list[float]) -> None:
         """Learn what a batch of a source measured."""
-        self.usual.learn(codes, seconds, ats)
+        first = min(ats)
+        self.usual.learn(codes, seconds, ats, first)
         since = self._telling.get(source, inf)
-        if min(ats) < since:
+        if first < since:
             waits = (codes % len(MEASURES) == WAIT).nonzero()[0].tolist()
             self._telling[source] = min((ats[place] for place in waits), default=since)
 

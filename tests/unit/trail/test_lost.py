@@ -165,3 +165,35 @@ def test_many_are_lost_in_steps():
         steps += 1
     assert court.found() == [("lost", 35.0)] * 10_000
     assert steps > 50
+
+
+def test_an_interval_that_is_told_needs_no_two_heartbeats():
+    """A worker that says how often it sends them, and is gone before the second one or even the first."""
+    court = Court()
+    told = {"labels": {"active": "0", "every": "2"}}
+    court.feed(sign(court, "online", 10, **told), sign(court, "heartbeat", 12, **told), *started(court, 13))
+    court.feed(sign(court, "online", 50, "w2", **told), *started(court, 51, "b", worker="w2")).walk(500)
+    assert court.found() == [("lost", 28.0), ("lost", 66.0)]  # a start is a sign of life, too
+
+
+def blocked(court, start, end, task_id):
+    """A run that is begun between two heartbeats, and keeps its worker from sending any."""
+    return [*started(court, start, task_id), court.event("succeeded", end, task_id, worker="w1")]
+
+
+def test_a_worker_that_sends_nothing_while_it_works_is_known_by_its_first_run():
+    """It came back without a restart: its silence means nothing then, unless it is far longer than any before."""
+    court = Court()
+    court.feed(sign(court, "online", 0), *court.beats("w1", 2, 14), *blocked(court, 15, 60, "a"))
+    court.feed(*court.beats("w1", 60, 70), *blocked(court, 71, 170, "b"), *court.beats("w1", 170, 180)).walk(185)
+    assert court.found() == [("lost", 30.0), ("recovered lost", 60.0)]  # silent from 15, when it was begun, to 60
+    court.feed(*started(court, 181, "c")).walk(2_000)
+    assert court.found()[2:] == [("lost", 181.0 + 3 * 45.0 + 5.0)]  # it was believed gone for 45 s
+
+
+def test_a_restart_is_no_sign_that_a_worker_was_there_all_the_time():
+    """What was silent until it began anew was dead: its next silence is judged as the first one was."""
+    court = Court()
+    court.feed(sign(court, "online", 0), *court.beats("w1", 2, 14), *started(court, 15))
+    court.feed(sign(court, "online", 100), *court.beats("w1", 102, 130), *started(court, 131, "b")).walk(500)
+    assert court.found() == [("lost", 30.0), ("lost", 146.0)]

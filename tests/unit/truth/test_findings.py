@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -12,8 +12,9 @@ from collector.model.contract import Contracts
 from collector.trail.keep import Bounds
 from collector.trail.rows import Errors, Rows
 from collector.trail.stitcher import Stitcher
-from collector.trail.transitions import FACTS, STRIDE, Transitions
+from collector.trail.transitions import FACTS, PAIRED, STRIDE, Transitions
 from tests.truth.findings import ANYTHING, CONTRACTS, END, T, deliveries, plans
+from tests.truth.wires import Wires
 
 SEEDS = range(1, 1 + int(os.environ.get("TASKTRAIL_FINDING_SEEDS", "1")))
 TRAILS = int(os.environ.get("TASKTRAIL_FINDING_TRAILS", "2000"))
@@ -30,6 +31,18 @@ class Court:
         self.stitcher.promises.use(Contracts(CONTRACTS))
         self.stitcher.findings.use(Contracts(CONTRACTS))
         self.out = Transitions()
+        self.starts: dict[int, list[float]] = defaultdict(list)
+        self.stitcher.findings.storms.starts = self.started
+
+    def started(self, row: int, since: float, until: float) -> float:
+        """How many starts of a row were counted in a time, as the series know it."""
+        return sum(since < at <= until for at in self.starts[row])
+
+    def note_starts(self, out: Transitions) -> None:
+        """Count them."""
+        for code, at in zip(out.codes, out.ats, strict=True):
+            if "started" in {FACTS[one] for one in PAIRED.get(code % STRIDE, (code % STRIDE,))}:
+                self.starts[code // STRIDE].append(at)
 
     def walk(self, until: float) -> None:
         """Decide all that is due."""
@@ -42,6 +55,7 @@ class Court:
         """Events of one source with their axis times."""
         out = Transitions()
         self.stitcher.stitch(source, "", [event for event, _ in batch], [at for _, at in batch], out)
+        self.note_starts(out)
         if out.measures:
             self.stitcher.watch(source, "", out, np.array(out.measures), np.array(out.seconds))
 
@@ -67,11 +81,11 @@ def found(court: Court, task_id: str) -> list[tuple[str, float]]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_was_planted_is_found_once_and_nothing_else(seed):
-    """With the right ids and times, over two frameworks, out of order within grace, and with duplicates."""
-    made, court = plans(seed, TRAILS), Court()
+    """With the right ids and times, in the wire forms of two frameworks, out of order and with duplicates."""
+    made, court, wires = plans(seed, TRAILS), Court(), Wires()
     for arrival, source, event, at in deliveries(seed, made):
         court.walk(arrival)
-        court.feed(source, [(event, at)])
+        court.feed(source, [(carried, at) for carried in wires.carry(source, event, at)])
     court.walk(T + END)
     wrong = []
     for plan in made:
