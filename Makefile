@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 SECONDS ?= 60
 ARGS ?=
-WORKERS ?= 3
+WORKERS ?= 2
 BIN := $(VENV)/bin
 
 .PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full findings-full soak fuzz brokers clean
@@ -73,6 +73,7 @@ soak: $(VENV)/.dev
 		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 	TASKTRAIL_REDRIVEN=10000 TASKTRAIL_KILLS=10 $(BIN)/python -m pytest tests/integration/test_redrive.py $(ARGS)
 	TASKTRAIL_REDRIVEN=1000 $(BIN)/python -m pytest tests/integration/test_redrive_jobs.py $(ARGS)
+	TASKTRAIL_FAILOVER=yes $(BIN)/python -m pytest tests/integration/test_failover.py $(ARGS)
 	$(BIN)/python -m tests.soak 120
 	$(BIN)/python -m tests.bench.bounds
 

@@ -191,6 +191,7 @@ class Ticker:
                 break
             stop = max(instant_of(stop), self._store.frontier)
             yield from self._stop_at(stop)
+            yield []  # thousands of decisions may follow each other without a slot between them
             if until.wall is None:
                 yield from self._start(watched, stop, stop)
         if until.wall is not None:

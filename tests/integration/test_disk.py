@@ -100,7 +100,7 @@ async def test_a_state_that_was_cut_or_flipped(tmp_path: Path) -> None:
         async with running(Settings(state=str(state)), clock=ManualClock(T0 + 2)) as made:
             assert made.daemon.trouble == ""
             await made.daemon.push(event("started", "new", T0 + 2, worker="w"), "")
-            assert made.daemon.task("new") is not None
+            assert await made.daemon.task("new") is not None
             assert len(made.daemon.pipeline.stitcher) in {1, 51, 101}, "it is one of the states that there were"
         assert made.ended.result() == 0
 

@@ -16,7 +16,7 @@ from collector.trail.bend import promote
 from collector.trail.evidence import Notes
 from collector.trail.findings.asked import asks, first_look, is_plain, is_strict, next_look
 from collector.trail.findings.crew import Crew
-from collector.trail.findings.holes import LATER, Holes
+from collector.trail.findings.holes import Holes
 from collector.trail.findings.hunt import Hunt
 from collector.trail.findings.late import LEAST_SECONDS
 from collector.trail.findings.lost import after
@@ -84,7 +84,9 @@ class Findings:
         self._heap: list[tuple[float, int, str]] = []
         self._hunts: list[Hunt] = []
         self._held: list[Trail] = []
-        """What workers had in hand that may be gone."""
+        """What workers had in hand that may be gone, and what is looked at again."""
+        self._unbelieved: dict[str, dict[tuple[int, str], None]] = {}
+        """Source → trails of which something may be missing: looked at again as soon as it is believed."""
         self._decided = 0.0
         keep.overlook, keep.farewell = self.overlook, self.farewell
         settler.retried = self.storms.retried
@@ -165,6 +167,9 @@ class Findings:
             self._forgot_at = at
             self.crew.forget(at)
         self._beyond(at)
+        for source in [source for source in self._unbelieved if self.holes.is_known(source)]:
+            open_ones = (self._keep.homes[home].open.get(name) for home, name in self._unbelieved.pop(source))
+            self._held += [trail for trail in open_ones if trail is not None]
         used = self._hunt(at, most)
         while used < most and not self._hunts and self._held:
             trail = self._held.pop()
@@ -317,7 +322,8 @@ class Findings:
         source = self._settler.sources[about.fact.source]
         found = Found(kind.name, about.when, verdict.at, row, verdict.detail)
         if kind.is_absence and not self.holes.is_known(source):
-            return self._decided + LATER
+            self._unbelieved.setdefault(source, {})[trail.home, trail.task_id] = None
+            return inf
         if kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None:
             found = Found(UNKNOWN_LINE, about.when, verdict.at, row, kind.name)
             self.unseen += 1

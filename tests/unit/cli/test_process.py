@@ -44,7 +44,7 @@ class Broken:
         raise RuntimeError("failed on redis://u:hunter2@h")
 
 feed = app.feed
-app.feed = lambda url: Feed(name="faulty", build={}) if url.scheme == "stdin" else feed(url)
+app.feed = lambda url, **more: Feed(name="faulty", build={}) if url.scheme == "stdin" else feed(url, **more)
 from collector.cli.main import main
 sys.exit(main())
 """
