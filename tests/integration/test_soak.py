@@ -19,7 +19,8 @@ async def test_under_ever_new_names_nothing_grows(tmp_path: Path) -> None:
     assert done.firing > 10
     first, second = done.halves()
     assert done.grown(lambda one: one.rss) < 5e6, done.samples
-    assert done.grown(lambda one: one.objects) < 1000, done.samples
+    # Some 7,000 events lie between the two: an object that one of them left behind would be seen, chance is not.
+    assert done.grown(lambda one: one.objects) < 3000, done.samples
     for what in ("descriptors", "tasks"):
         before, after = (max(getattr(one, what) for one in half) for half in (first, second))
         assert after <= before + 3, (what, done.samples)
