@@ -12,8 +12,9 @@ from collector.model.clock import SystemClock
 from collector.redrive.kafka import KafkaRedrive
 from collector.redrive.message import Broker
 from collector.redrive.rabbitmq import RabbitRedrive
-from collector.redrive.redis_jobs import DRAMATIQ, RQ, RedisJobsRedrive
-from collector.redrive.redis_stream import RedisStreamRedrive
+from collector.redrive.redis_jobs import DRAMATIQ, RQ
+from collector.redrive.redis_server import RedisRedrive
+from collector.redrive.redis_stream import STREAM
 from collector.source_urls import SourceUrl
 from collector.sources import amqp_wire, kafka_client, redis_wire
 
@@ -46,17 +47,17 @@ def _kafka(url: SourceUrl) -> Broker:
 
 def _stream(url: SourceUrl) -> Broker:
     address = clients.redis_address(url)
-    return RedisStreamRedrive(lambda: redis_wire.connect(address))
+    return RedisRedrive(lambda: redis_wire.connect(address), STREAM, SystemClock())
 
 
 def _dramatiq(url: SourceUrl) -> Broker:
     address = clients.redis_address(url)
-    return RedisJobsRedrive(lambda: redis_wire.connect(address), DRAMATIQ, SystemClock())
+    return RedisRedrive(lambda: redis_wire.connect(address), DRAMATIQ, SystemClock())
 
 
 def _rq(url: SourceUrl) -> Broker:
     address = clients.redis_address(url)
-    return RedisJobsRedrive(lambda: redis_wire.connect(address), RQ, SystemClock())
+    return RedisRedrive(lambda: redis_wire.connect(address), RQ, SystemClock())
 
 
 def _rabbitmq(url: SourceUrl) -> Broker:

@@ -10,20 +10,15 @@ from __future__ import annotations
 import re
 import uuid
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from collector.model.clock import Clock
-from collector.model.errors import SourceError
 from collector.model.redrive import HEADER
 from collector.redrive.message import KEPT_SECONDS, MARKERS, Message, Place
-from collector.redrive.redis_stream import Connection
-
-_AT_ONCE = 100
-_Command = tuple[str | bytes, ...]
+from collector.redrive.redis_server import Command, Way
 
 _NOTED = b"if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end "
 _NOTE = b"redis.call('HSET', KEYS[1], ARGV[1], '1') redis.call('EXPIRE', KEYS[1], ARGV[2]) return 1"
@@ -50,70 +45,6 @@ RATE_LIMITED = "it is rate limited: requeue it with `rq requeue --queue QUEUE ID
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Way(msgspec.Struct, frozen=True):
-    """How one framework keeps what is dead."""
-
-    asks: Callable[[Place], list[_Command]]
-    reads: Callable[[Place, list[Any]], Message | None]
-    """From the replies; None where it is gone."""
-    sends: Callable[[Message, str, float], _Command]
-    """The message, its mark, and now in Unix seconds."""
-
-
-class RedisJobsRedrive:
-    """One server; fits `collector.redrive.message.Broker`."""
-
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], way: Way, clock: Clock) -> None:
-        """How it is connected to, and whose jobs they are."""
-        self._connect = connect
-        self._way = way
-        self._clock = clock
-        self._connection: Connection | None = None
-
-    async def open(self, *, writes: bool) -> None:  # noqa: ARG002  the note shuts others out, job by job
-        """Connect."""
-        self._connection = await self._connect()
-
-    async def sent(self) -> set[str]:
-        """All that is noted."""
-        return {name.decode("utf-8", "replace") for name in await self._asked.ask("HKEYS", MARKERS)}
-
-    async def read(self, places: Sequence[Place]) -> dict[str, Message]:
-        """One by one, many in one go."""
-        found: dict[str, Message] = {}
-        for start in range(0, len(places), _AT_ONCE):
-            part = places[start : start + _AT_ONCE]
-            asked = [self._way.asks(one) for one in part]
-            replies = iter(await self._asked.ask_many([command for each in asked for command in each]))
-            for one, commands in zip(part, asked, strict=True):
-                said = [next(replies) for _ in commands]
-                for reply in said:
-                    if isinstance(reply, Exception):
-                        raise SourceError(f"Redis: {one.place}: {reply}")
-                message = self._way.reads(one, said)
-                if message is not None:
-                    found[one.id] = message
-        return found
-
-    async def send(self, messages: Iterable[tuple[Message, str]]) -> None:
-        """Each by itself: moved with its note, or not at all."""
-        now = self._clock.now()
-        commands = [self._way.sends(message, mark, now) for message, mark in messages]
-        for reply in await self._asked.ask_many(commands, seconds=30.0):
-            if isinstance(reply, Exception):
-                raise SourceError(f"Redis: {reply}")
-
-    async def close(self) -> None:
-        """The connection."""
-        if self._connection is not None:
-            self._connection.close()
-
-    @property
-    def _asked(self) -> Connection:
-        assert self._connection is not None  # noqa: S101  opened
-        return self._connection
-
-
 def _parts(pattern: re.Pattern[str], place: str) -> tuple[str, ...]:
     found = pattern.fullmatch(place)
     assert found is not None  # noqa: S101  the plan lets no other through
@@ -123,7 +54,7 @@ def _parts(pattern: re.Pattern[str], place: str) -> tuple[str, ...]:
 # Dramatiq
 
 
-def _asks_dramatiq(at: Place) -> list[_Command]:
+def _asks_dramatiq(at: Place) -> list[Command]:
     (queue,) = _parts(_XQ, at.place)
     return [("HGET", f"{queue}.XQ.msgs", at.receipt)]
 
@@ -141,7 +72,7 @@ def _reads_dramatiq(at: Place, replies: list[Any]) -> Message | None:
     return Message(at=at, marked=marked, content=(message, options))
 
 
-def _sends_dramatiq(message: Message, mark: str, _now: float) -> _Command:
+def _sends_dramatiq(message: Message, mark: str, _now: float) -> Command:
     """As `broker.enqueue` does: under an id in Redis of its own, because the old one was used."""
     at, (fields, options) = message.at, message.content
     (queue,) = _parts(_XQ, at.place)
@@ -155,7 +86,7 @@ def _sends_dramatiq(message: Message, mark: str, _now: float) -> _Command:
 # RQ
 
 
-def _asks_rq(at: Place) -> list[_Command]:
+def _asks_rq(at: Place) -> list[Command]:
     prefix, _ = _parts(_FAILED, at.place)
     return [("ZSCORE", at.place, at.receipt), ("HMGET", f"{prefix}:job:{at.receipt}", *_ASKED)]
 
@@ -170,7 +101,7 @@ def _reads_rq(at: Place, replies: list[Any]) -> Message | None:
     )
 
 
-def _sends_rq(message: Message, mark: str, now: float) -> _Command:
+def _sends_rq(message: Message, mark: str, now: float) -> Command:
     """As `FailedJobRegistry.requeue` does: its times and its error are taken back, and it waits at the end."""
     at, ttl = message.at, message.content
     prefix, queue = _parts(_FAILED, at.place)

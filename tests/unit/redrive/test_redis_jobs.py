@@ -10,7 +10,8 @@ from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
 from collector.model.redrive import HEADER, Mark
 from collector.redrive.message import MARKERS, Place
-from collector.redrive.redis_jobs import DRAMATIQ, NOT_JSON, RATE_LIMITED, RQ, RedisJobsRedrive
+from collector.redrive.redis_jobs import DRAMATIQ, NOT_JSON, RATE_LIMITED, RQ
+from collector.redrive.redis_server import RedisRedrive
 
 XQ = Place(id="r1", place="my:ns:bills.XQ.msgs", receipt="old", target="bills", partition=None, task_id="m")
 FAILED = Place(id="r2", place="rq:failed:work", receipt="j", target="work", partition=None, task_id="j")
@@ -39,14 +40,14 @@ class Server:
         """Nothing to close."""
 
 
-async def opened(way, *replies) -> tuple[RedisJobsRedrive, Server]:
+async def opened(way, *replies) -> tuple[RedisRedrive, Server]:
     """A redrive that is connected."""
     server = Server(*replies)
 
     async def connect():
         return server
 
-    made = RedisJobsRedrive(connect, way, ManualClock(1_750_000_000.25))
+    made = RedisRedrive(connect, way, ManualClock(1_750_000_000.25))
     await made.open(writes=True)
     return made, server
 
