@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from collector.probes.reading import Reading
+from collector.probes.reading import Reading, waited
 from collector.probes.redis import PAUSE, PER_PAUSE, Steps, ask_each, chosen, number
 
 DEFAULT = ("arq:queue",)
@@ -47,9 +47,9 @@ class ArqQueues:
             all_due, delayed = number(row[0]), number(row[1])
             unacked = None if all_due is None else sum(job in runs for job, _ in jobs)
             ready = None if all_due is None or unacked is None else max(0, all_due - unacked)
-            waits_since = next((score for job, score in jobs if job not in runs), None)
-            oldest = 0.0 if ready == 0 else None if waits_since is None else now - waits_since / 1000
-            reading.depth(name, {"ready": ready, "unacked": unacked, "delayed": delayed}, oldest=oldest)
+            since = next((score / 1000 for job, score in jobs if job not in runs), None)
+            lengths: dict[Any, int | None] = {"ready": ready, "unacked": unacked, "delayed": delayed}
+            reading.depth(name, lengths, oldest=waited(ready, since, now))
         return reading
 
 

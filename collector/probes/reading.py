@@ -28,6 +28,11 @@ Sample: TypeAlias = tuple[str, Labels]
 """Metric and labels; the label `source` is not among them yet."""
 
 
+def waited(ready: int | None, since: float | None, now: float) -> float | None:
+    """Seconds that the oldest item has waited since `since` (Unix seconds; None: unknown); 0.0 for an empty queue."""
+    return 0.0 if ready == 0 else None if since is None else now - since
+
+
 class Reading:
     """One look."""
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 from datetime import UTC, datetime
 
-from collector.probes.reading import Reading
+from collector.probes.reading import Reading, waited
 from collector.probes.redis import PAUSE, PER_PAUSE, Command, Steps, ask_each, chosen, number, texts
 
 MOST_WORKERS = 5_000
@@ -42,11 +42,10 @@ class RqQueues:
                 yield PAUSE
             ready, unacked, scheduled, deferred = map(number, row[:4])
             began = since.get(row[4]) if isinstance(row[4], bytes) else None
-            oldest = 0.0 if ready == 0 else None if began is None else now - began
             reading.depth(
                 name,
                 {"ready": ready, "unacked": unacked, "scheduled": scheduled, "delayed": deferred},
-                oldest=oldest,
+                oldest=waited(ready, began, now),
                 consumers=consumers[name],
             )
         return reading

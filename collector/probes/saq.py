@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from collector.probes.reading import Reading
+from collector.probes.reading import Reading, waited
 from collector.probes.redis import PAUSE, PER_PAUSE, Finder, Steps, ask_each, chosen, decoded, number
 
 _INCOMPLETE = ":incomplete"
@@ -54,9 +54,8 @@ class SaqQueues:
                 yield PAUSE
             ready, unacked, scheduled, workers = map(number, row[:4])
             began = since.get(row[4]) if isinstance(row[4], bytes) else None
-            oldest = 0.0 if ready == 0 else None if began is None else now - began
             lengths: dict[Any, int | None] = {"ready": ready, "unacked": unacked, "scheduled": scheduled}
-            reading.depth(name, lengths, oldest=oldest, consumers=workers)
+            reading.depth(name, lengths, oldest=waited(ready, began, now), consumers=workers)
         return reading
 
 
