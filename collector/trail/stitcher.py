@@ -316,6 +316,8 @@ class Stitcher:
                 self.findings.welcome(fresh)
         if ignored:
             self.findings.crew.take(home_index, source, events, ats)
+        if self._misfits.crowds:
+            duplicates += self._misfits.settle_crowds(out)
         if self._misfits.failed:
             self._misfits.open_dead_letters(out)
         self._keep.bound(at, out)
