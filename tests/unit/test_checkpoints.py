@@ -164,6 +164,7 @@ def histories(draw: st.DrawFn) -> list[tuple[float, list[bytes]]]:
     return steps
 
 
+@pytest.mark.case("K20.1")
 @settings(max_examples=80, deadline=None)
 @given(histories(), st.integers(0, 7), st.integers(0, 7), st.sampled_from([0, 1, QUIET]))
 def test_a_restored_state_goes_on_as_if_nothing_had_been(

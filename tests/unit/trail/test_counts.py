@@ -154,6 +154,7 @@ def test_a_sent_later_than_grace_takes_nothing_back(bench):
     assert bench.counts()["redelivered"] == 2
 
 
+@pytest.mark.case("K07.1")
 def test_parallel_executions(bench):
     """Three workers that each ran one message: two redeliveries, one success, two duplicates."""
     for n in range(3):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 ENDLESS = 20_000
 OTHERS = 100
 
 
+@pytest.mark.case("K08.1")
 def test_an_endless_trace_leaves_the_others_whole(make_bench):
     """It is cut at its bound and says so; every other trace has all of its tasks."""
     bench = make_bench()

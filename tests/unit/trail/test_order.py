@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -52,6 +54,7 @@ def result(facts, order, *, frontier=0.0):
     )
 
 
+@pytest.mark.case("K05.2")
 @settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=True))
 def test_order_and_repetition_do_not_matter(case):
@@ -138,3 +141,30 @@ def test_an_end_that_overtakes_the_start_of_its_own_worker_is_not_the_running_at
     bench.expire(60)
     assert bench.counts() == {"sent": 1, "started": 2, "redelivered": 1, "succeeded": 1}
     assert bench.outcome["duplicate"] == 1
+
+
+@pytest.mark.case("K05.2")
+@pytest.mark.parametrize("apart", [0.0, 5.0, 600.0])
+def test_each_order_of_one_life_ends_alike(make_bench, apart):
+    """However late the others come, each counts once, the end stays the end, and the run is what it was."""
+    told = [("sent", 0.0), ("received", 1.0), ("started", 2.0), ("succeeded", 5.0)]
+    for order in permutations(told):
+        bench = make_bench()
+        for number, (kind, at) in enumerate(order):
+            arrived = 5.0 + number * apart
+            bench.expire(arrived).stitch(bench.event(kind, at, worker="w" if at > 1 else None), ats=[arrived])
+        bench.expire(arrived + 30.0)
+        assert bench.counts() == dict.fromkeys(("sent", "received", "started", "succeeded"), 1), order
+        assert (bench.state(), bench.gauge("flight"), bench.lowest("flight")) == ("succeeded", 0, 0), order
+        assert [seconds for measure, seconds in bench.measures() if measure == "run"] == [3.0], order
+
+
+@pytest.mark.case("K05.1")
+def test_ends_whose_starts_nobody_saw(bench):
+    """Who comes in the middle counts the ends, has nothing in flight, and learns a name from what is told late."""
+    for task_id in ("a", "b", "c"):
+        bench.stitch(bench.event("succeeded", 1, task_id, worker="w", task=None, queue=None))
+        bench.stitch(bench.event("received", 0, task_id, worker="w"), ats=[2.0])
+    bench.expire(60)
+    assert bench.counts("pay") == {"succeeded": 3, "received": 3}
+    assert (bench.gauge("flight"), bench.lowest("flight")) == (0, 0)

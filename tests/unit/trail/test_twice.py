@@ -12,6 +12,7 @@ def lines(court):
     return [(one.kind, one.detail) for one in court.stitcher.find("a").events if not one.attempt]
 
 
+@pytest.mark.case("K07.1")
 @pytest.mark.parametrize(
     ("source", "cause"),
     [
