@@ -220,3 +220,12 @@ def test_generations_give_the_newest_value():
     assert memory.get("k") is None
     memory.forget(200.0)
     assert len(memory) == 0
+
+
+def test_what_generations_drop_does_not_pile_up():
+    """Also where nobody asks them to forget: what comes takes apart what went."""
+    memory = Generations(1e9, 100)
+    for number in range(5_000):
+        memory.put(str(number), 1, 0.0)
+        assert sum(map(len, memory._doomed)) <= 100
+    assert len(memory) <= 100
