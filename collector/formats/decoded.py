@@ -35,7 +35,7 @@ REASONS: tuple[str, ...] = (
 LONGEST_BODY = 16 * 1024 * 1024  # bytes: sixteen times a Kafka broker's default, and decoded within one stall
 SMALL_BODY = 64 * 1024
 """Bytes of a body that is read within a few milliseconds, whatever is in it."""
-MOST_CONTAINERS, MOST_COMMAS = 100_000, 400_000
+MOST_CONTAINERS, MOST_COMMAS = 50_000, 200_000
 """Lists and objects, and what lies between values, in a body: each of them may have to be built."""
 MOST_ELEMENTS = 10_000
 """Elements of a list of events in one body: so many are read within one short step. A push is split before."""

@@ -20,12 +20,16 @@ from collector.formats.decoded import (
     Format,
     MalformedError,
     Reject,
+    check_length,
     check_list,
     too_long,
 )
 from collector.formats.spelling import WHEN, event_of, fields_of, is_filled, misfit
 from collector.model.event import Event
 from collector.model.record import Batch
+
+LONGEST_PACKED = 256 * 1024
+"""Bytes of a msgpack map that is no regular event: what it is made of cannot be told without building it."""
 
 # Every exception type of msgspec's decoders: its own errors and UnicodeDecodeError are ValueErrors.
 _ERRORS = (ValueError, RecursionError, OverflowError)
@@ -144,6 +148,8 @@ def _read_body(out: Decoded, index: int, body: bytes, given: dict[str, Any] | No
     if is_list:
         _read_list(out, index, wire, text, given or {})
     elif text:
+        if wire is _JSON:
+            check_length(text)
         _keep(out, index, _element(wire, text, given or {}))
     elif given is not None:
         _keep(out, index, event_of(given))
@@ -155,6 +161,7 @@ def _read_list(out: Decoded, index: int, wire: _Wire, text: bytes, given: dict[s
     """A list: each element counts by itself. Raises MalformedError where it is not even a list."""
     if wire is _JSON:
         check_list(text)
+        check_length(text)
     elif _said_elements(text) > MOST_ELEMENTS:
         raise too_long()
     try:
@@ -195,6 +202,8 @@ def _recognised(body: bytes) -> tuple[_Wire, bool, bytes]:
 
 def _element(wire: _Wire, raw: bytes | msgspec.Raw, given: dict[str, Any]) -> Event:
     """One object, completed by the fields of its record. Raises MalformedError."""
+    if wire is _MSGPACK and len(raw) > LONGEST_PACKED:
+        raise MalformedError("too_large", f"{len(raw)} bytes, at most {LONGEST_PACKED} of msgpack are read like this")
     try:
         spelled = wire.spelled(raw)
     except _ERRORS as error:
