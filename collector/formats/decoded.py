@@ -32,7 +32,7 @@ REASONS: tuple[str, ...] = (
 )
 """Why a body, or one element of a list in it, is not an event. Closed: these become values of a label."""
 
-LONGEST_BODY = 16 * 1024 * 1024  # bytes: sixteen times a Kafka broker's default, and decoded within one stall
+LONGEST_BODY = 8 * 1024 * 1024  # bytes: eight times a Kafka broker's default, and decoded within one stall
 SMALL_BODY = 64 * 1024
 """Bytes of a body that is read within a few milliseconds, whatever is in it."""
 MOST_CONTAINERS, MOST_COMMAS = 50_000, 200_000
