@@ -9,17 +9,16 @@ from typing import Any, cast
 import msgspec
 
 from collector.model.labels import labels_of
-from collector.routing.acks import Ack
+from collector.routing.keeping import Ack, Keep, Silence
 from collector.routing.matchers import Op, matcher
-from collector.routing.silences import Silence
 from collector.state.store import Store
 
 _encode = msgspec.json.encode
 _KEY = "INSERT OR IGNORE INTO secrets VALUES ('links', ?)"
 
 
-class Remembered:
-    """`collector.routing.keeping.Keep` over a store. Made at the start: reading waits for the disk."""
+class Remembered(Keep):
+    """Keeps in a store. Made at the start: reading waits for the disk."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

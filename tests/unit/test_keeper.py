@@ -18,8 +18,8 @@ from collector.model.labels import labels_of
 from collector.plugs import Feed
 from collector.remembered import Remembered
 from collector.routing.external import Posted
+from collector.routing.keeping import Silence
 from collector.routing.matchers import matcher
-from collector.routing.silences import Silence
 from collector.settings import Settings
 from collector.state import rows
 from collector.state.store import Store

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collector.remembered import Remembered
-from collector.routing.acks import Ack, Acks
+from collector.routing.acks import Acks
+from collector.routing.keeping import Ack, Silence
 from collector.routing.matchers import parse_matchers
-from collector.routing.silences import Silence, Silences
+from collector.routing.silences import Silences
 from collector.state.store import open_store
 
 SILENCE = Silence(
