@@ -18,7 +18,7 @@ from rich.text import Text
 from collector.cli import client, redrive, report
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import STATES, VERDICTS
-from collector.ledgerfile import ledger_found
+from collector.keeping.ledgerfile import ledger_found
 from collector.model.errors import TasktrailError
 from collector.model.shown import shown
 from collector.state.reading import reading

@@ -23,6 +23,7 @@ import msgspec
 
 from collector.cli import client, options
 from collector.cli.redriven_on import KINDS, redriven_on
+from collector.config.source_urls import SourceUrl, UrlError, parse_source
 from collector.deadletter import redrive
 from collector.deadletter.redrive import Kind, Letter, Plan
 from collector.documents.scalars import parse_duration
@@ -30,7 +31,6 @@ from collector.model.errors import SourceError, TasktrailError
 from collector.model.redrive import mark_of
 from collector.model.shown import shown
 from collector.redrive.message import GONE, Broker, Message, Place
-from collector.source_urls import SourceUrl, UrlError, parse_source
 
 PATH = "/api/dead-letters"
 POLL_SECONDS = 1.0

@@ -13,14 +13,14 @@ import aio_pika
 import pytest
 import redis.asyncio
 
-from collector.axis import Axis
+from collector.config.settings import Settings
 from collector.model.clock import SystemClock
 from collector.model.record import Source
-from collector.plugs import Feed
-from collector.settings import Settings
+from collector.shell.axis import Axis
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
 from collector.sources.redis_wire import RedisAddress
+from collector.wiring.plugs import Feed
 from tests import brokers
 from tests.brokers.process import Broker
 from tests.contract_suites.rigs import amqp_address_of, until
@@ -86,7 +86,7 @@ def pair() -> Iterator[tuple[Broker, Broker]]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that is lost is tried again each second at least."""
-    monkeypatch.setattr("collector.intake.LONGEST_WAIT", 1.0)
+    monkeypatch.setattr("collector.shell.intake.LONGEST_WAIT", 1.0)
 
 
 @pytest.mark.redis

@@ -12,14 +12,14 @@ import pytest
 import redis.asyncio
 from msgspec.structs import replace
 
-from collector.axis import Axis
+from collector.config.settings import Settings
 from collector.model.clock import SystemClock
 from collector.model.record import Source
-from collector.plugs import Feed
-from collector.settings import Settings
+from collector.shell.axis import Axis
 from collector.sources.kafka import KafkaSource
 from collector.sources.redis_stream import RedisStreamOptions, RedisStreamSource
 from collector.sources.redis_wire import RedisAddress
+from collector.wiring.plugs import Feed
 from tests import brokers
 from tests.brokers.process import Broker
 from tests.contract_suites.rigs import KafkaRig, Notes, RedisRig, kafka_topic, running, until

@@ -7,15 +7,15 @@ import json
 
 import msgspec
 import pytest
+from tests.unit.test_pipeline import live
 
+from collector.config.source_urls import parse_source
 from collector.formats import FORMATS
 from collector.formats.arguments import showing
 from collector.model.record import Batch
-from collector.pipeline import Limits
-from collector.plugs import feed
-from collector.source_urls import parse_source
-from tests.unit.shell import T0, pipeline
-from tests.unit.test_pipeline import live
+from collector.shell.pipeline import Limits
+from collector.wiring.plugs import feed
+from tests.unit.parts import T0, pipeline
 
 ARGS, KWARGS = ["zebra-71"], {"password": "hunter2"}
 REPRS = {"args": repr(tuple(ARGS)), "kwargs": repr(KWARGS)}

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from collector.cli.main import main
-from collector.settings import Settings
+from collector.config.settings import Settings
 from collector.web.dead_letters import COLUMNS
-from tests.unit.shell import T0, event, running
+from tests.unit.parts import T0, event, running
 
 TASKS = "tasks:\n- {match: pay.*, semantics: must_complete, owner: payments, review_within: 1h}\n"
 EVENTS = [

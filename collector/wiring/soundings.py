@@ -1,0 +1,35 @@
+"""The probes of a running daemon: one task for each source that has one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from collector.config.settings import Settings
+from collector.model.clock import Clock
+from collector.shell.pipeline import Pipeline
+from collector.shell.probing import Inventory, Probing
+from collector.state.queues import Queues
+from collector.state.store import Store
+from collector.wiring import probe_urls
+
+
+def probing(settings: Settings, pipeline: Pipeline, clock: Clock, store: Store | None) -> list[asyncio.Task[None]]:
+    """Start the probes of all sources. Reads from the state file which queues there were."""
+    memory = None if store is None else Queues(store)
+    found = [(url, probe) for url in settings.sources if (probe := probe_urls.probe(url)) is not None]
+    at_work = [
+        Probing(
+            source=url.name,
+            probe=probe,
+            every=probe_urls.every(url),
+            inventory=Inventory(url.name, memory),
+            named=pipeline.queues,
+            put=pipeline.store.put,
+            unseen=pipeline.unseen,
+            telemetry=pipeline.telemetry,
+            clock=clock,
+            is_celery=url.scheme.startswith("celery+"),
+        )
+        for url, probe in found
+    ]
+    return [asyncio.create_task(one.run(), name=f"probe {one.source}") for one in at_work]
