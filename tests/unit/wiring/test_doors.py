@@ -15,7 +15,7 @@ from collector.model.errors import ProblemsError
 from collector.wiring import doors
 from tests.unit.parts import running
 
-PEM = Path(__file__).parents[1] / "fakes" / "listener.pem"
+PEM = Path(__file__).parents[2] / "fakes" / "listener.pem"
 SETTINGS = Settings(state="none", tls_cert_file=str(PEM))
 
 
