@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from collector.trail.lifecycle import FAILED, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.trail.lifecycle import FAILED, IS_FINAL, KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
 from collector.trail.transitions import DUPLICATE_SUCCESS, FACTS
 from collector.trail.transitions import REDELIVERED as FACT_REDELIVERED
 
@@ -197,6 +197,27 @@ def clear_slots(trail: Trail) -> None:
     trail.eta = trail.next_eta
     trail.next_eta = 0.0
     trail.marks = 0
+
+
+OPEN = 1 << KIND_COUNT
+"""The bit of all states that are not final; each final one has that of its kind."""
+
+
+def may_be(trail: Trail) -> int:
+    """Bits of the states that a trail may be in, told without its history; of a regular one they are right."""
+    if not trail.marks & M_IRREGULAR:
+        return trail.marks & M_FINAL or OPEN
+    ends = 0 if trail.end_at else OPEN
+    for fact in trail.facts or ():
+        if IS_FINAL[fact.kind]:
+            ends |= 1 << fact.kind
+    return ends
+
+
+def newest(trail: Trail) -> float:
+    """The axis time of the newest fact."""
+    slots = max(trail.born, trail.sent_at, trail.received_at, trail.started_at, trail.end_at)
+    return max([slots, *(fact.at for fact in trail.facts)]) if trail.facts else slots
 
 
 def is_settled(fact: Fact) -> bool:
