@@ -12,7 +12,7 @@ from math import inf
 
 import msgspec
 
-from collector.trail.trail import Trail, may_be
+from collector.trail.trail import Trail, may_be, newest
 
 QUARTERS = 4
 """In a second."""
@@ -29,7 +29,7 @@ class Quarter(msgspec.Struct):
     states: int = 0
     """What those of them that are over may be, as `may_be` has it."""
     until: float = -inf
-    """When the last of those was frozen, axis time."""
+    """The newest fact of those, axis time."""
 
 
 def quarter_of(at: float) -> int:
@@ -60,11 +60,11 @@ class Calendar:
             noted += 1
         self._noted += noted
 
-    def froze(self, trail: Trail, at: float) -> None:
-        """A trail is over and was frozen at an axis time."""
+    def froze(self, trail: Trail) -> None:
+        """A trail is over."""
         quarter = self._quarter(quarter_of(trail.born))
         quarter.states |= may_be(trail)
-        quarter.until = max(quarter.until, at)
+        quarter.until = max(quarter.until, newest(trail))
 
     def before(self, number: int) -> list[int]:
         """The numbers of the quarters up to this one, oldest first."""

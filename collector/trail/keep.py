@@ -112,7 +112,8 @@ class Keep:
         self._by_name: dict[str, Home] = {}
         self._frozen_bytes = 0.0
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(Trail).decode
+        self.decode = msgspec.msgpack.Decoder(Trail).decode
+        """A finished trail, from its encoded form."""
 
     def home(self, name: str) -> Home:
         """The home of an application or source."""
@@ -160,7 +161,7 @@ class Keep:
         if data is None:
             return None
         self._frozen_bytes -= len(data) + _FROZEN_BYTES
-        trail = self._decode(data)
+        trail = self.decode(data)
         self.irregular_facts += len(trail.facts or ())
         home.open[task_id] = trail
         self.wheel.arm(trail, at + self.bounds.horizon_seconds)
@@ -177,10 +178,10 @@ class Keep:
         for home in self.homes:
             for part in home.finished.generations():
                 self._frozen_bytes += sum(map(len, part.values())) + len(part) * _FROZEN_BYTES
-                for trail in map(self._decode, part.values()):
+                for trail in map(self.decode, part.values()):
                     home.links.add(trail, decided)
                     home.calendar.welcome((trail,))
-                    home.calendar.froze(trail, decided)
+                    home.calendar.froze(trail)
             home.calendar.welcome(home.open.values())
             for trail in home.open.values():
                 home.links.add(trail, decided)
@@ -200,7 +201,7 @@ class Keep:
         trail = home.open.get(task_id)
         if trail is None:
             data = home.finished.get(task_id)
-            return None if data is None else self._decode(data)
+            return None if data is None else self.decode(data)
         return trail
 
     def revisit(self, trail: Trail, at: float, out: Transitions) -> None:
@@ -322,7 +323,7 @@ class Keep:
         if self.is_saved:
             home.touched.setdefault(trail.task_id, False)
         del home.open[trail.task_id]
-        home.calendar.froze(trail, at)
+        home.calendar.froze(trail)
         self.irregular_facts -= len(trail.facts or ())
         before = len(home.finished)
         early = home.finished.put(trail.task_id, data, at)

@@ -10,21 +10,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import reduce
 from itertools import groupby
 from math import inf
-from operator import itemgetter, or_
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
 
-from collector.model.event import KIND_CODE
-from collector.trail.calendar import QUARTERS, quarter_of
+from collector.trail.calendar import QUARTERS, Quarter, quarter_of
 from collector.trail.keep import Home, Keep
-from collector.trail.lifecycle import FINAL_STATES
 from collector.trail.rows import Errors, Rows
 from collector.trail.timeline import Timeline, findings_of, view
-from collector.trail.trail import OPEN, Trail, may_be, newest
+from collector.trail.trail import BITS, Trail, may_be, newest
 
 STEP = 5_000
 """What a step costs, counted in open trails that are passed by: about two milliseconds."""
@@ -36,7 +33,6 @@ MOST_LISTED = 1_000
 """Trails per page."""
 _DURATIONS = 1_000
 """Durations of a task that are looked at for its quantile."""
-_BITS = {state: 1 << KIND_CODE[state] for state in FINAL_STATES}
 
 
 Mark: TypeAlias = tuple[float, str, str]
@@ -158,9 +154,9 @@ class _Filter:
 
     def __init__(self, wanted: Wanted, rows: Rows, errors: Errors) -> None:
         self.states = -1
-        """Bits as `may_be` has them."""
+        """BITS of those that are wanted."""
         if wanted.states:
-            self.states = reduce(or_, (_BITS.get(state, OPEN) for state in wanted.states))
+            self.states = sum(BITS[state] for state in wanted.states)
         self.since = wanted.since
         self._wanted = wanted
         self._names = rows.names
@@ -168,9 +164,13 @@ class _Filter:
         self._rows: dict[int, bool] = {-1: True}
         self._errors: dict[int, bool] = {0: False}
 
+    def may_be_in(self, quarter: Quarter) -> bool:
+        """Whether a finished trail of a quarter may be wanted."""
+        return bool(quarter.states & self.states) and quarter.until >= self.since
+
     def lets_through(self, trail: Trail) -> bool:
         """Whether a trail may be wanted."""
-        if not may_be(trail) & self.states or newest(trail) < self.since:
+        if not may_be(trail) & self.states or (trail.born < self.since and newest(trail) < self.since):
             return False
         if (is_wanted := self._rows.get(trail.row)) is None:
             is_wanted = self._rows[trail.row] = _is_named(self._names(trail.row), self._wanted)
@@ -192,7 +192,7 @@ class _Walk:
     """
 
     def __init__(self, keep: Keep, asked: _Filter, after: Mark | None, most: float) -> None:
-        self.cost = 0
+        self.cost = self._told = 0
         self.reached: Mark | None = None
         """Where it stopped, unless at the end."""
         self._keep = keep
@@ -202,21 +202,12 @@ class _Walk:
 
     def steps(self) -> Iterator[tuple[Mark, Trail] | None]:
         """Each trail with its mark; None after each short step."""
-        told = self.cost
         for number, homes in self._quarters():
             found: dict[Mark, Trail] = {}
             for home in homes:
-                for task_id in [*home.calendar.of(number).ids]:
-                    self.cost += 1
-                    if self.cost >= told + STEP:
-                        told = self.cost
-                        yield None
-                    trail = self._look(home, task_id, number)
-                    if trail is not None:
-                        found[trail.born, home.name, task_id] = trail
+                yield from self._gather(home, number, found)
             for mark in sorted(found, reverse=True):
-                if self.cost >= told + STEP:
-                    told = self.cost
+                if self._is_step():
                     yield None
                 if self._after is None or mark < self._after:
                     yield mark, found[mark]
@@ -224,26 +215,42 @@ class _Walk:
                 self.reached = number / QUARTERS, "", ""
                 return
 
+    def _gather(self, home: Home, number: int, found: dict[Mark, Trail]) -> Iterator[None]:
+        """What began then and may be wanted goes into `found`."""
+        quarter, lets_through = home.calendar.of(number), self._asked.lets_through
+        finished = home.finished.get if self._asked.may_be_in(quarter) else _no_data
+        for task_id in [*quarter.ids]:
+            self.cost += 1
+            if self._is_step():
+                yield None
+            trail = home.open.get(task_id)
+            if trail is None and (data := finished(task_id)) is not None:
+                self.cost += _THAWED
+                trail = self._keep.decode(data)
+            if trail and lets_through(trail) and quarter_of(trail.born) == number:
+                found[trail.born, home.name, task_id] = trail
+
+    def _is_step(self) -> bool:
+        """Whether it cost enough since this was last so."""
+        is_step = self.cost >= self._told + STEP
+        if is_step:
+            self._told = self.cost
+        return is_step
+
     def _quarters(self) -> Iterator[tuple[int, list[Home]]]:
         """Each quarter in which something began, newest first, and where."""
-        last = sys.maxsize if self._after is None else quarter_of(self._after[0])
+        last = sys.maxsize
+        if self._after is not None:
+            at, home_name, _ = self._after
+            last = quarter_of(at) - (not home_name)  # `reached` is where its quarter begins
         spans = ([(number, home) for number in reversed(home.calendar.before(last))] for home in self._keep.homes)
         merged = heapq.merge(*spans, key=itemgetter(0), reverse=True)
         for number, placed in groupby(merged, key=itemgetter(0)):
             yield number, [home for _, home in placed]
 
-    def _look(self, home: Home, task_id: str, number: int) -> Trail | None:
-        """A trail that began then, where it may be wanted."""
-        trail = home.open.get(task_id)
-        if trail is None:
-            quarter = home.calendar.of(number)
-            if not quarter.states & self._asked.states or quarter.until < self._asked.since:
-                return None
-            self.cost += _THAWED
-            trail = self._keep.look(home, task_id)
-        if trail is None or quarter_of(trail.born) != number or not self._asked.lets_through(trail):
-            return None
-        return trail
+
+def _no_data(_task_id: str) -> None:
+    """In place of finished trails, where none can be wanted."""
 
 
 def page_of(found: list[tuple[Mark, Listed]], most: int) -> Page:

@@ -28,6 +28,7 @@ from collector.telemetry import Telemetry
 from collector.ticker import Target
 from collector.trail import saving as trail_saving
 from collector.trail.keep import Bounds
+from collector.trail.listing import Wanted
 from collector.undertaker import EXPIRES, LENGTH, OLDEST_AGE, UNREVIEWED_AGE
 from tests.unit.shell import T0, batch, event, groups
 
@@ -132,6 +133,7 @@ def answers(pipeline: Pipeline) -> list[object]:
     for series in store.select("failed:rate", ()):
         found += [(times.tolist(), values.tolist()) for times, values in store.samples(series, 0, at, 5)]
     found.append(sorted(map(repr, pipeline.stitcher.trails())))
+    found += [repr(step) for step in pipeline.stitcher.listing.pages(Wanted()) if step]
     trace = pipeline.stitcher.trace("t1")
     found.append(sorted(map(repr, trace.tasks)) if trace else None)
     found.append(repr(pipeline.stitcher.evidence(range(len(pipeline.rows)), ("failed", "run", "dead_lettered"), 0.0)))
