@@ -112,8 +112,7 @@ class Keep:
         self._by_name: dict[str, Home] = {}
         self._frozen_bytes = 0.0
         self._encode = msgspec.msgpack.Encoder().encode
-        self.decode = msgspec.msgpack.Decoder(Trail).decode
-        """A finished trail, from its encoded form."""
+        self._decode = msgspec.msgpack.Decoder(Trail).decode
 
     def home(self, name: str) -> Home:
         """The home of an application or source."""
@@ -161,7 +160,7 @@ class Keep:
         if data is None:
             return None
         self._frozen_bytes -= len(data) + _FROZEN_BYTES
-        trail = self.decode(data)
+        trail = self._decode(data)
         self.irregular_facts += len(trail.facts or ())
         home.open[task_id] = trail
         self.wheel.arm(trail, at + self.bounds.horizon_seconds)
@@ -178,7 +177,7 @@ class Keep:
         for home in self.homes:
             for part in home.finished.generations():
                 self._frozen_bytes += sum(map(len, part.values())) + len(part) * _FROZEN_BYTES
-                for trail in map(self.decode, part.values()):
+                for trail in map(self._decode, part.values()):
                     home.links.add(trail, decided)
                     home.calendar.welcome((trail,))
                     home.calendar.froze(trail)
@@ -201,7 +200,7 @@ class Keep:
         trail = home.open.get(task_id)
         if trail is None:
             data = home.finished.get(task_id)
-            return None if data is None else self.decode(data)
+            return None if data is None else self._decode(data)
         return trail
 
     def revisit(self, trail: Trail, at: float, out: Transitions) -> None:
