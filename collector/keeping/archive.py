@@ -169,7 +169,11 @@ class Archive:
         parts: list[bytes] = []
         if (shelf := self._shelf) is not None:
             parts = await shelf.ask(lambda: shelf.trace(trace_id), [])
-        return trace_of(trace_id, self._pipeline.stitcher.trace(trace_id), _read(parts))
+        held = TraceView(trace_id=trace_id, tasks=[])
+        for step in self._pipeline.stitcher.tracing(trace_id):
+            held = step or held
+            await asyncio.sleep(0)
+        return trace_of(held, _read(parts))
 
     async def page(self, wanted: Wanted, held: Page) -> Page:
         """The page that memory gives, with what was kept."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
 import msgspec
 
 from collector.trail.arguments import Arguments
+from collector.trail.calendar import Calendar
 from collector.trail.memory import Generations, Stamp
 from collector.trail.settle import Settler
 from collector.trail.trace import Links
@@ -66,12 +68,13 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Home:
     """The ids of one application, or of one source that shares with none."""
 
-    __slots__ = ("elders", "finished", "index", "links", "name", "open", "touched")
+    __slots__ = ("calendar", "elders", "finished", "index", "links", "name", "open", "touched")
 
     def __init__(self, index: int, name: str, bounds: Bounds) -> None:
         self.index = index
         self.name = name
         self.open: dict[str, Trail] = {}
+        self.calendar = Calendar()
         self.finished: Generations[bytes] = Generations(bounds.finished_seconds, bounds.finished_ids)
         self.links = Links(bounds.finished_seconds + 2 * _REVISIT_LONGEST, bounds.finished_ids + bounds.open_trails)
         self.elders: deque[Trail] = deque()
@@ -137,6 +140,7 @@ class Keep:
         else:
             self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
         home.links.welcome(fresh, at)
+        home.calendar.welcome(fresh)
 
     def holds(self, trail: Trail) -> bool:
         """Whether this very trail is still open."""
@@ -175,6 +179,9 @@ class Keep:
                 self._frozen_bytes += sum(map(len, part.values())) + len(part) * _FROZEN_BYTES
                 for trail in map(self._decode, part.values()):
                     home.links.add(trail, decided)
+                    home.calendar.welcome((trail,))
+                    home.calendar.froze(trail)
+            home.calendar.welcome(home.open.values())
             for trail in home.open.values():
                 home.links.add(trail, decided)
                 self.irregular_facts += len(trail.facts or ())
@@ -269,6 +276,7 @@ class Keep:
             home.finished.forget(at)
             if before:
                 self._frozen_bytes *= len(home.finished) / before
+            home.calendar.sweep(len(home.open) + len(home.finished), partial(self.look, home))
 
     def _evict_oldest(self, reason: str, at: float, out: Transitions) -> bool:
         oldest: tuple[float, Trail] | None = None
@@ -314,6 +322,7 @@ class Keep:
         if self.is_saved:
             home.touched.setdefault(trail.task_id, False)
         del home.open[trail.task_id]
+        home.calendar.froze(trail)
         self.irregular_facts -= len(trail.facts or ())
         before = len(home.finished)
         early = home.finished.put(trail.task_id, data, at)

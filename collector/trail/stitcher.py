@@ -94,7 +94,6 @@ class Stitcher:
             self.promises, self.findings,
         )  # fmt: skip
         """What a saver or a loader of it works on."""
-        self._horizon = bounds.horizon_seconds
 
     def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one flat loop: a call per step costs more than the step
         self,
@@ -362,6 +361,10 @@ class Stitcher:
     def trace(self, trace_id: str) -> TraceView | None:
         """All trails of a trace id, with what they are parents of."""
         return self._reader.trace(trace_id)
+
+    def tracing(self, trace_id: str) -> Iterator[TraceView | None]:
+        """The same in short steps: None after each, and at last the trace, empty where nothing is known of it."""
+        return self._reader.tracing(trace_id)
 
     def trails(self) -> Iterator[Timeline]:
         """The timelines of everything that is remembered: finished ones first, then open ones."""

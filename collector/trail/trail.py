@@ -11,7 +11,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from collector.trail.lifecycle import FAILED, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.model.event import KIND_CODE
+from collector.trail.lifecycle import (
+    FAILED,
+    FINAL_STATES,
+    RECEIVED,
+    RETRIED,
+    SENT,
+    STARTED,
+    STATES,
+    SUCCEEDED,
+)
 from collector.trail.transitions import DUPLICATE_SUCCESS, FACTS
 from collector.trail.transitions import REDELIVERED as FACT_REDELIVERED
 
@@ -149,7 +159,7 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     """The label that names the deploy it ran in, `version 1.4`; "" where none is asked for or known."""
 
 
-_ENDS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))
+_SLOTS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))
 
 
 def slot_facts(trail: Trail) -> list[Fact]:
@@ -172,7 +182,7 @@ def slot_facts(trail: Trail) -> list[Fact]:
     if marks & M_STARTED:
         flags = (UP if marks & M_UP else 0) | (DOWN if marks & M_DOWN else 0) | (WAITED if marks & M_WAITED else 0)
         add(STARTED, trail.started_time, trail.started_at, flags)
-    for mark, kind in _ENDS:
+    for mark, kind in _SLOTS:
         if marks & mark:
             flags = (RAN if marks & M_RAN else 0) | (TOTALLED if marks & M_TOTALLED else 0)
             flags |= DUPLICATE if marks & M_DUPLICATE else 0
@@ -197,6 +207,40 @@ def clear_slots(trail: Trail) -> None:
     trail.eta = trail.next_eta
     trail.next_eta = 0.0
     trail.marks = 0
+
+
+BITS = {state: 1 << number for number, state in enumerate(STATES)}
+_GOING = BITS["sent"] | BITS["deferred"] | BITS["received"] | BITS["started"] | BITS["retrying"]
+_MISSED = BITS["lost"] | BITS["unknown"]
+_FLAT = (
+    (M_SUCCEEDED, BITS["succeeded"]),
+    (M_FAILED, BITS["failed"]),
+    (M_RETRIED, BITS["retrying"]),
+    (M_STARTED, BITS["started"]),
+    (M_RECEIVED, BITS["received"]),
+    (M_SENT, BITS["sent"] | BITS["deferred"]),
+)
+_ENDS = {KIND_CODE[state]: BITS[state] for state in FINAL_STATES}
+_OF_MARKS = [next((bits for mark, bits in _FLAT if marks & mark), _MISSED) for marks in range(1 << FLAT_KINDS)]
+
+
+def may_be(trail: Trail) -> int:
+    """BITS of the states that a trail may be in, told without its history."""
+    if not trail.marks & M_IRREGULAR:
+        states = _OF_MARKS[trail.marks & (1 << FLAT_KINDS) - 1]
+        if trail.facts and not trail.marks & M_FINAL:
+            states |= BITS["retrying"]
+    else:
+        states = 0 if trail.end_at else _GOING
+        for fact in trail.facts or ():
+            states |= _ENDS.get(fact.kind, 0)
+    return states | _MISSED if trail.findings else states
+
+
+def newest(trail: Trail) -> float:
+    """The axis time of the newest fact."""
+    slots = max(trail.born, trail.sent_at, trail.received_at, trail.started_at, trail.end_at)
+    return max([slots, *(fact.at for fact in trail.facts)]) if trail.facts else slots
 
 
 def is_settled(fact: Fact) -> bool:

@@ -7,6 +7,7 @@ import json
 
 import msgspec
 import pytest
+from tests.unit.parts.test_pipeline import live
 
 from collector.config.source_urls import parse_source
 from collector.formats import FORMATS
@@ -15,7 +16,6 @@ from collector.model.record import Batch
 from collector.shell.pipeline import Limits
 from collector.wiring.plugs import feed
 from tests.unit.parts import T0, pipeline
-from tests.unit.shell.test_pipeline import live
 
 ARGS, KWARGS = ["zebra-71"], {"password": "hunter2"}
 REPRS = {"args": repr(tuple(ARGS)), "kwargs": repr(KWARGS)}

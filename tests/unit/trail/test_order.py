@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -138,3 +140,20 @@ def test_an_end_that_overtakes_the_start_of_its_own_worker_is_not_the_running_at
     bench.expire(60)
     assert bench.counts() == {"sent": 1, "started": 2, "redelivered": 1, "succeeded": 1}
     assert bench.outcome["duplicate"] == 1
+
+
+@pytest.mark.parametrize("end", ["failed", "retried"])
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_of_two_versions_of_a_fact_the_same_one_is_believed(make_bench, end, is_chain):
+    """Whichever comes first, and whichever form the trail has by then; one without an error class is never believed."""
+    believed = set()
+    for errors in itertools.permutations(["ValueError", "KeyError", None]):
+        bench = make_bench()
+        bench.stitch(bench.event("sent", 0, "a"), bench.event("started", 1, "a", worker="w", attempt=1))
+        for error in errors:
+            bench.stitch(bench.event(end, 2, "a", worker="w", attempt=1, error=error))
+            if is_chain:
+                bench.stitch(bench.event("started", 3, "a", worker="w", attempt=2))
+        view = bench.stitcher.find("a")
+        believed.add((view.error, view.attempts[0].error))
+    assert believed == {("KeyError", "KeyError")}
