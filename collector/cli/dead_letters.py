@@ -205,7 +205,11 @@ _ACTIONS = {"redrive": _redrive, "list": _list, "show": _show, "ack": _judge, "r
 def _record(one: dict[str, Any]) -> tuple[str, ...]:
     place = one["place"] or ("(no message)" if one["is_virtual"] else "")
     cells = (one["task"], one["queue"], one["owner"], one["error"], str(one["attempts"]), place)
-    return one["id"], one["state"], report.clock(one["at"]), *map(shown, cells), report.clock(one["expires_at"])
+    return one["id"], one["state"], report.clock(one["at"]), *map(shown, cells), _deleted(one)
+
+
+def _deleted(one: dict[str, Any]) -> str:
+    return report.clock(one["expires_at"]) if one["expires_at"] else shown(one["expires_by"])
 
 
 def _cause(one: dict[str, Any]) -> tuple[str, ...]:

@@ -81,6 +81,8 @@ def _kafka(batch: Batch, index: int, _event: Event, about: Mapping[str, Any]) ->
         batch.bodies[index],
         place=_cut(f"{topic}/{partition}"),
         receipt=_cut(about.get("offset", batch.receipts[index])),
+        written_at=batch.times[index] if batch.times else None,
+        read_by=batch.source,
         origin=origin,
         frame=_root_frame(stack),
         error=_cut(said.error) if said else "",

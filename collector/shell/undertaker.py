@@ -13,11 +13,12 @@ import msgspec
 
 from collector.deadletter.clocks import Names, Standing
 from collector.deadletter.ledger import MOST_EXPIRED, Bounds, Ledger
-from collector.deadletter.record import DeadLetter, Found, Verdict
+from collector.deadletter.record import DeadLetter, Found, Verdict, dated, topic_of
 from collector.formats import Decoded
 from collector.model.contract import Contracts
 from collector.model.death import Death
 from collector.model.event import Event
+from collector.model.keeping import Keeping, Kept
 from collector.model.labels import labels_of
 from collector.model.record import Batch
 from collector.model.secret import mask
@@ -54,6 +55,8 @@ class Undertaker:
         self._store = store
         self._contracts = contracts
         self._unopened: dict[tuple[str, str], Found] = {}
+        self._kept: dict[tuple[str, str], Kept] = {}
+        """Source and topic → how long it keeps what lies there, as far as it was asked."""
         self._round: Iterator[tuple[Names, Standing]] | None = None
         """What is still to be written of this round."""
         self._recount: Iterator[str] | None = None
@@ -72,7 +75,7 @@ class Undertaker:
             for event in told:
                 if (number := places.get(id(event))) is not None:
                     index = number if decoded.sources is None else decoded.sources[number]
-                    found = dead_places.found(batch, index, event, ats[number])
+                    found = self._dated(dead_places.found(batch, index, event, ats[number]))
                     self._unopened[home, event.task_id] = found
         self.turned()
         for event in told:
@@ -82,6 +85,14 @@ class Undertaker:
                 self.ledger.fill(home, event.task_id, _with_error(found, event, known))
         while len(self._unopened) > MOST_UNOPENED:
             del self._unopened[next(iter(self._unopened))]
+
+    def _dated(self, found: Found) -> Found:
+        return dated(found, self._kept.get((found.read_by, topic_of(found.place))))
+
+    def keep(self, source: str, keeping: Keeping, at: float) -> Iterator[None]:
+        """A source's cluster says how long its topics keep what lies there; None after each short step."""
+        self._kept |= {(source, topic): kept for topic, kept in keeping.kept.items()}
+        return self.ledger.keep(source, keeping, at)
 
     def turned(self) -> None:
         """Trails have opened and closed dead letters: take that down too."""
@@ -159,7 +170,7 @@ class Undertaker:
             UNREVIEWED_AGE: _since(standing.unreviewed_since, at),
             LENGTH: float(standing.lying) if standing.lying else None,
             OLDEST_AGE: _since(standing.lying_since, at),
-            EXPIRES: None if standing.expires_at is None else standing.expires_at - at,
+            EXPIRES: None if standing.expires_at is None else max(0.0, standing.expires_at - at),
         }
         there = frozenset(name for name, value in values.items() if value is not None)
         for name, value in values.items():

@@ -18,6 +18,7 @@ from collector.probes.celery import CeleryQueues
 from collector.probes.dramatiq import DramatiqQueues
 from collector.probes.huey import HueyQueues
 from collector.probes.kafka import KafkaClients, LagProbe
+from collector.probes.kafka_keeping import KafkaKeeping
 from collector.probes.reading import Probe
 from collector.probes.redis import Kind, RedisProbe
 from collector.probes.rq import RqQueues
@@ -25,6 +26,7 @@ from collector.probes.saq import SaqQueues
 from collector.shell.probing import EVERY
 from collector.sources import kafka_client, kafka_records
 from collector.sources.amqp_depths import Depths
+from collector.sources.kafka_client import KafkaOptions
 from collector.sources.redis_wire import connect
 from collector.wiring.clients import amqp_address, kafka_options, listed, redis_address
 
@@ -69,16 +71,13 @@ def _rabbitmq(url: SourceUrl, framework: str) -> Probe | None:
     return rabbitmq.DeclaredProbe(Depths(address), queues, place, beside)
 
 
-def _kafka(url: SourceUrl) -> Probe:
-    options = kafka_options(url)
-
+def _kafka(options: KafkaOptions) -> KafkaClients:
     def consumer() -> AIOKafkaConsumer:
         made = kafka_client.build(options, PEEK_BYTES)
         kafka_records.keep_from_creating_topics(made)
         return made
 
-    clients = KafkaClients(partial(kafka_client.admin, options), consumer, kafka_client.close)
-    return LagProbe(clients, options.topics, options.pattern, options.groups)
+    return KafkaClients(partial(kafka_client.admin, options), consumer, kafka_client.close)
 
 
 def every(url: SourceUrl) -> float:
@@ -96,7 +95,13 @@ def probe(url: SourceUrl) -> Probe | None:
         address = msgspec.structs.replace(redis_address(url), name="tasktrail.probe")
         return RedisProbe(REDIS[framework](url), partial(connect, address))
     if framework == "kafka":
-        return _kafka(url)
+        options = kafka_options(url)
+        return LagProbe(_kafka(options), options.topics, options.pattern, options.groups)
     if "amqp" in url.scheme:
         return _rabbitmq(url, framework)
     return None
+
+
+def keeping(url: SourceUrl) -> KafkaKeeping | None:
+    """Whom to ask how long dead letters are kept; None where nobody knows, or probes are switched off."""
+    return KafkaKeeping(_kafka(kafka_options(url))) if url.scheme == "kafka" and every(url) > 0 else None

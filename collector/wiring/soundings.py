@@ -8,6 +8,7 @@ from collector.config.settings import Settings
 from collector.model.clock import Clock
 from collector.shell.pipeline import Pipeline
 from collector.shell.probing import Inventory, Probing
+from collector.shell.retention import Retention
 from collector.state.queues import Queues
 from collector.state.store import Store
 from collector.wiring import probe_urls
@@ -32,4 +33,19 @@ def probing(settings: Settings, pipeline: Pipeline, clock: Clock, store: Store |
         )
         for url, probe in found
     ]
-    return [asyncio.create_task(one.run(), name=f"probe {one.source}") for one in at_work]
+    keepers = [
+        Retention(
+            source=url.name,
+            asks=asks,
+            every=probe_urls.every(url),
+            undertaker=pipeline.undertaker,
+            telemetry=pipeline.telemetry,
+            clock=clock,
+        )
+        for url in settings.sources
+        if (asks := probe_urls.keeping(url)) is not None
+    ]
+    return [
+        *(asyncio.create_task(one.run(), name=f"probe {one.source}") for one in at_work),
+        *(asyncio.create_task(one.run(), name=f"retention {one.source}") for one in keepers),
+    ]
