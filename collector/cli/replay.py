@@ -119,11 +119,11 @@ def _result(arguments: argparse.Namespace, replays: list[Replay]) -> dict[str, A
     result = replays[0].result()
     stitcher = replays[0].pipeline.stitcher
     if arguments.trails:
-        result["trails"] = {trail.task_id: trail.summary() for trail in stitcher.trails()}
+        result["trails"] = {trail.task_id: trail.summary() for trail in stitcher.reader.trails()}
     if arguments.task:
-        result["task"] = stitcher.find(arguments.task)
+        result["task"] = stitcher.reader.find(arguments.task)
     if arguments.trace:
-        result["trace"] = stitcher.trace(arguments.trace)
+        result["trace"] = stitcher.reader.trace(arguments.trace)
     if arguments.diff:
         result["diff"] = diff.difference(*(one.result() for one in replays))
     return result

@@ -162,7 +162,7 @@ class Archive:
         parts: list[bytes] = []
         if (shelf := self._shelf) is not None:
             parts = await shelf.ask(lambda: shelf.parts(task_id), [])
-        return task_of(self._pipeline.stitcher.find(task_id), _read(parts))
+        return task_of(self._pipeline.stitcher.reader.find(task_id), _read(parts))
 
     async def trace(self, trace_id: str) -> TraceView | None:
         """One trace, from memory and from what was kept."""
@@ -170,7 +170,7 @@ class Archive:
         if (shelf := self._shelf) is not None:
             parts = await shelf.ask(lambda: shelf.trace(trace_id), [])
         held = TraceView(trace_id=trace_id, tasks=[])
-        for step in self._pipeline.stitcher.tracing(trace_id):
+        for step in self._pipeline.stitcher.reader.tracing(trace_id):
             held = step or held
             await asyncio.sleep(0)
         return trace_of(held, _read(parts))

@@ -14,7 +14,7 @@ import numpy as np
 from collector.model.alert import Alert, Evidence
 from collector.model.labels import Labels
 from collector.series.store import Store
-from collector.trail.stitcher import Stitcher
+from collector.trail.reader import Reader
 
 SLOT_SECONDS = 15.0
 SLOTS = 20
@@ -30,9 +30,9 @@ _OPEN = "dead_letters_open"
 class Casebook:
     """Remembers when alerts fired; asks the trails and the store for everything else."""
 
-    def __init__(self, store: Store, stitcher: Stitcher) -> None:
+    def __init__(self, store: Store, reader: Reader) -> None:
         self._store = store
-        self._stitcher = stitcher
+        self._reader = reader
         self.fired: OrderedDict[str, deque[float]] = OrderedDict()
         """When each alert fired, by fingerprint; the one that fired last is last. Not to be changed."""
         self.touched: dict[str, None] | None = None
@@ -58,7 +58,7 @@ class Casebook:
             self._instant, self._looks = at, 0
         self._looks += 1
         is_close = self._looks <= MOST_CLOSE_LOOKS
-        found = self._stitcher.evidence(rows, facts, since, is_close=is_close)
+        found = self._reader.evidence(rows, facts, since, is_close=is_close)
         if alert.state != "firing":
             return found
         fired = self._times(alert.fingerprint, at)
@@ -69,7 +69,7 @@ class Casebook:
         return msgspec.structs.replace(
             found,
             fired_24h=fired,
-            changed=self._stitcher.changed(rows, facts, since, at),
+            changed=self._reader.changed(rows, facts, since, at),
             slots=slots,
             slot_seconds=SLOT_SECONDS if slots else 0.0,
             slots_of=counter if slots else "",

@@ -130,7 +130,7 @@ class Pipeline:
         if limits.celery_exporter:
             self.store.count_by_host()
             self.store.hosts.is_exposed = True
-        self.casebook = Casebook(self.store, self.stitcher)
+        self.casebook = Casebook(self.store, self.stitcher.reader)
         self.ingest = Ingest(self.stitcher, self.store, telemetry, limits.deploy_labels)
         self.undertaker = Undertaker(self.stitcher, self.store, lambda: self.grouping.dressing.contracts)
         self.ingest.undertaker = self.undertaker

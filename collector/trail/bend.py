@@ -5,14 +5,18 @@ Pure moves on one trail; nothing is counted here.
 
 from __future__ import annotations
 
+from math import inf
+
 from collector.model.event import Event
 from collector.model.secret import mask
 from collector.trail.lifecycle import IS_FINAL, RETRIED, SENT, STARTED
 from collector.trail.rows import Texts
 from collector.trail.tally import Life
 from collector.trail.trail import (
+    DOWN,
     EXPLICIT_SHIFT,
     FLAT_KINDS,
+    LANDED,
     M_END,
     M_FINAL,
     M_IRREGULAR,
@@ -23,13 +27,15 @@ from collector.trail.trail import (
     Trail,
     clear_slots,
     counts_of,
-    is_settled,
+    is_dead,
+    is_flying,
     slot_facts,
 )
 
 _MESSAGE = 300
 """Masked before it is cut, so that no half of a secret is left."""
-_ANCHORS = (SENT,)
+_ANCHORS = {SENT, STARTED, *(kind for kind, is_final in enumerate(IS_FINAL) if is_final)}
+"""Kinds whose first fact says how a life began and ended, and what a further one is."""
 
 
 def fill(trail: Trail, event: Event, texts: Texts) -> None:
@@ -140,22 +146,31 @@ def promote(trail: Trail) -> list[Fact]:
     return facts
 
 
-def cut(trail: Trail, lives: list[Life], keep: int, settled: float) -> int:
-    """Drop the oldest facts beyond `keep`, remembering what they counted; gives how many.
+def beyond(trail: Trail, lives: list[Life], keep: int, settled: float = inf) -> list[Fact]:
+    """The oldest facts beyond `keep` that may go.
 
-    Stays: what is in flight, what an open dead letter rests on, how the latest life began and ended, and whatever
-    is newer than the axis time `settled`.
+    Not: what an open dead letter rests on, how the latest life began and ended, and up to the axis time `settled`,
+    where it is given, what is in flight or newer.
     """
     latest = lives[-1].order
-    firsts = {
-        placed.kind: placed.fact for placed in reversed(latest) if placed.kind in _ANCHORS or IS_FINAL[placed.kind]
-    }
-    anchors = {id(fact) for fact in firsts.values()}
-    facts = trail.facts or []
-    excess = len(facts) - keep
+    firsts = {placed.kind: placed.fact for placed in reversed(latest)}
+    kinds = _ANCHORS - {STARTED} if RETRIED in firsts else _ANCHORS  # starts count on from the retries that are there
+    anchors = {id(fact) for kind, fact in firsts.items() if kind in kinds}
     order = [placed.fact for life in lives for placed in life.order]
-    over = [fact for fact in order if id(fact) not in anchors and fact.at <= settled and is_settled(fact)][:excess]
+    may_go = [fact for fact in order if id(fact) not in anchors and not is_dead(fact)]
+    if settled < inf:
+        may_go = [fact for fact in may_go if fact.at <= settled and not is_flying(fact)]
+    over = may_go[: len(trail.facts or ()) - keep]
+    whole = next((n for n in range(len(over), 0, -1) if over[n - 1].kind != STARTED), len(over))
+    return over[:whole]  # a start whose end is behind it stays, for the end to be counted by it
+
+
+def cut(trail: Trail, over: list[Fact]) -> None:
+    """Drop these facts, remembering what they counted."""
     gone = set(map(id, over))
     trail.gone = counts_of(over, trail.gone)
-    trail.facts = [fact for fact in facts if id(fact) not in gone]
-    return len(over)
+    trail.facts = [fact for fact in trail.facts or () if id(fact) not in gone]
+    newest = max((fact.time or fact.at for fact in over), default=0.0)
+    for fact in trail.facts:
+        if fact.flags & DOWN and (fact.time or fact.at) < newest:
+            fact.flags |= LANDED

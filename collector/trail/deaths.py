@@ -13,7 +13,7 @@ from collector.trail.lifecycle import DEAD_LETTERED, IS_FAILURE, SENT
 from collector.trail.saving import Parts
 from collector.trail.settle import Died
 from collector.trail.tally import Life, Placed
-from collector.trail.trail import DEAD_DOWN, DEAD_UP, JUDGED, Fact, Trail
+from collector.trail.trail import JUDGED, Trail, is_dead
 from collector.trail.transitions import DEAD_DOWN as FACT_DEAD_DOWN
 from collector.trail.transitions import DEAD_UP as FACT_DEAD_UP
 from collector.trail.transitions import Transitions
@@ -61,7 +61,7 @@ class Deaths:
         held = of.keep.homes[index]
         trail = held.open.get(task_id) or of.keep.thaw(held, task_id, at)
         for fact in (trail.facts or ()) if trail is not None else ():
-            if fact.flags & DEAD_UP and not fact.flags & (DEAD_DOWN | JUDGED):
+            if is_dead(fact):
                 fact.flags |= JUDGED
                 at = max(at, fact.at)
         if trail is not None:
@@ -88,7 +88,7 @@ class Deaths:
             for index, row in list(rows.items()):
                 home = of.keep.homes[index]
                 trail = of.keep.look(home, task_id)
-                fact = next((f for f in (trail.facts or ()) if _is_up(f)), None) if trail is not None else None
+                fact = next((f for f in (trail.facts or ()) if is_dead(f)), None) if trail is not None else None
                 if trail is None or fact is None:
                     task, queue, source = of.rows.names(row)
                     at = of.misfits.decided
@@ -123,10 +123,6 @@ class Deaths:
             first_failed_at=min((p.when for p in failures), default=None),
             last_failed_at=max((p.when for p in failures), default=None),
         )
-
-
-def _is_up(fact: Fact) -> bool:
-    return bool(fact.flags & DEAD_UP) and not fact.flags & (DEAD_DOWN | JUDGED)
 
 
 def _life(trail: Trail) -> Life:

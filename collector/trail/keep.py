@@ -234,7 +234,7 @@ class Keep:
         if trail.marks & M_IRREGULAR:
             if trail.due:
                 self._settler.settle(trail, float("inf"), out)
-            self._settler.land(trail, at, out)
+            self._settler.land(trail.facts or (), at, out)
         elif trail.marks & M_UP and not trail.marks & M_DOWN:
             out.count(trail.row, FLIGHT_DOWN, max(at, trail.started_at))
         trail.due = 0.0

@@ -13,6 +13,8 @@ Stamp: TypeAlias = tuple[int, float | None, list[float]]
 """A memory's youngest generation by number, when it began, and when each of the others was closed, newest first."""
 _PARTS = 4
 _DISMANTLE = 2_000
+_DISMANTLE_BESIDE = 2
+"""With each new value: what was dropped is gone before as much is dropped again."""
 
 
 class Generations(Generic[V]):
@@ -40,6 +42,8 @@ class Generations(Generic[V]):
     def put(self, key: str, value: V, at: float) -> int:
         """Remember a value; gives how many others had to leave early for it."""
         young = self._young
+        if self._doomed:
+            self._dismantle(_DISMANTLE_BESIDE)
         if key not in young:
             self.size += 1
             young[key] = value
@@ -72,7 +76,10 @@ class Generations(Generic[V]):
             self._turn(at)
         while self._old and self._old[-1][0] + self._seconds <= at:
             self._drop()
-        left = _DISMANTLE
+        self._dismantle(_DISMANTLE)
+
+    def _dismantle(self, left: int) -> None:
+        """Take so much apart of what was dropped."""
         while self._doomed and left:
             part = self._doomed[-1]
             while part and left:

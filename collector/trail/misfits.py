@@ -7,13 +7,14 @@ decide.
 from __future__ import annotations
 
 from collector.model.event import Event
-from collector.trail.bend import cut, fill, is_repeat, promote, repeated, roll, tell
+from collector.trail.bend import beyond, cut, fill, is_repeat, promote, repeated, roll, tell
 from collector.trail.findings.judge import Findings
 from collector.trail.keep import Home, Keep
 from collector.trail.lifecycle import DEAD_LETTERED, FAILED, IS_FAILURE, RETRIED, STARTED
 from collector.trail.promises import Promises
 from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.settle import Settler
+from collector.trail.tally import Life
 from collector.trail.trail import (
     M_FINAL,
     M_IRREGULAR,
@@ -28,8 +29,24 @@ from collector.trail.transitions import TOTAL, WAIT, Transitions
 
 _LIVES = 3
 """Earlier lives than the last three are let go after the horizon."""
+_CROWD = 32
+"""A trail with more facts is settled once per batch: each time all of them are gone through."""
+_HARD = 2
+"""So many times the bound on facts a trail never exceeds, whatever is still running, or may be overtaken."""
 REGULAR, ACCEPTED, DUPLICATE_FACT = range(3)
 """What became of such an event; REGULAR: the slots are ready for it now."""
+
+
+class Crowd:
+    """A trail with many facts, and how many of them wait for the end of the batch."""
+
+    __slots__ = ("repeats", "trail", "waiting")
+
+    def __init__(self, trail: Trail) -> None:
+        self.trail = trail
+        self.waiting = 0
+        self.repeats = 0
+        """Of those that waited, how many turned out to be no facts of their own."""
 
 
 class Misfits:
@@ -56,6 +73,8 @@ class Misfits:
         self._grace = grace
         self.failed: list[Trail] = []
         """What failed for good in this batch, and must not."""
+        self.crowds: dict[tuple[int, str], Crowd] = {}
+        """Trails with many facts that had more in this batch."""
         self.told: list[Event] | None = None
         """Events that told of dead letters, since whoever asks has looked last."""
         self.decided = 0.0
@@ -107,7 +126,9 @@ class Misfits:
         elif channel == trail.source:
             if told is not None or is_repeat(trail, kind, event, time, at, self._grace):
                 return self._repeat(trail, event, kind, told)
-            if row == trail.row and roll(trail, kind, event, time, at):
+            held = len(trail.facts or ())
+            if row == trail.row and held < self._keep.bounds.trail_facts and roll(trail, kind, event, time, at):
+                self._keep.irregular_facts += len(trail.facts or ()) - held
                 if kind == STARTED:
                     self._findings.soon(trail, at)
                 return REGULAR
@@ -115,9 +136,29 @@ class Misfits:
         facts = promote(trail)
         facts.append(self._fact(trail, event, kind, row, channel, time, at))
         self._keep.irregular_facts += len(facts)
-        before = trail.distinct
-        self.settle(trail, out)
-        return ACCEPTED if trail.distinct > before else DUPLICATE_FACT
+        return self._grown(trail, len(facts), out)
+
+    def _grown(self, trail: Trail, held: int, out: Transitions) -> int:
+        """A trail has one more fact: count it, at the end of the batch where each settling costs much."""
+        if held > _CROWD:
+            crowd = self.crowds.setdefault((trail.home, trail.task_id), Crowd(trail))
+            crowd.waiting += 1
+            if held > _HARD * self._keep.bounds.trail_facts:
+                self._settle_crowd(crowd, out)
+            return ACCEPTED
+        return ACCEPTED if self.settle(trail, out) else DUPLICATE_FACT
+
+    def settle_crowds(self, out: Transitions) -> int:
+        """Settle what waited for the end of the batch; gives how many were accepted that are duplicates."""
+        crowds, self.crowds = self.crowds, {}
+        for crowd in crowds.values():
+            self._settle_crowd(crowd, out)
+        return sum(crowd.repeats for crowd in crowds.values())
+
+    def _settle_crowd(self, crowd: Crowd, out: Transitions) -> None:
+        if crowd.waiting:
+            crowd.repeats += crowd.waiting - min(crowd.waiting, self.settle(crowd.trail, out))
+            crowd.waiting = 0
 
     def _repeat(self, trail: Trail, event: Event, kind: int, told: Fact | None) -> int:
         """A fact (`told`, else that of the slot) that came again only fills in what was missing.
@@ -207,22 +248,41 @@ class Misfits:
                 out.measure(trail.row, TOTAL, trail.end_time - sent_time, at, trail.task_id)
         return marks
 
-    def settle(self, trail: Trail, out: Transitions) -> None:
-        """Bring an irregular trail's counts up to date, see to its next decision, and keep it small."""
+    def settle(self, trail: Trail, out: Transitions) -> int:
+        """Bring an irregular trail's counts up to date, see to its next decision, and keep it small.
+
+        Gives how many facts of their own it has more than before.
+        """
         keep = self._keep
-        due = trail.due
+        due, known = trail.due, trail.distinct
         lives = self._settler.settle(trail, self.decided, out)
-        if trail.due and trail.due != due:
-            keep.decisions.arm(trail, trail.due)
-        held = len(trail.facts or ())
-        if held > keep.bounds.trail_facts:
-            settled = lives[-1].order[-1].fact.at - self._grace
-            if dropped := cut(trail, lives, 2 * keep.bounds.trail_facts // 3, settled):
-                keep.evictions["trail_facts"] += dropped
-        elif len(lives) > _LIVES:
-            settled = lives[-1].order[0].fact.at - keep.bounds.horizon_seconds
-            cut(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
-        keep.irregular_facts += len(trail.facts or ()) - held
+        gained = trail.distinct - known
         if self._promises.is_asked:
             self._promises.judge(trail)
+        if over := self._over(trail, lives, out):
+            cut(trail, over)
+            keep.irregular_facts -= len(over)
+            lives = self._settler.settle(trail, self.decided, out)
+        if trail.due and trail.due != due:
+            keep.decisions.arm(trail, trail.due)
         self._findings.settled(trail, lives)
+        return max(0, gained)
+
+    def _over(self, trail: Trail, lives: list[Life], out: Transitions) -> list[Fact]:
+        """What has to leave a trail: more facts than the bound, or lives that are long over."""
+        bound, held = self._keep.bounds.trail_facts, len(trail.facts or ())
+        if held <= bound:
+            if len(lives) <= _LIVES:
+                return []
+            settled = lives[-1].order[0].fact.at - self._keep.bounds.horizon_seconds
+            return beyond(trail, lives, len(lives[-1].order) + len(lives[-2].order), settled)
+        newest = lives[-1].order[-1].fact.at
+        over = beyond(trail, lives, 2 * bound // 3, newest - self._grace)
+        if held > _HARD * bound:  # no one task does this much: what is left to decide about its oldest is decided now
+            over = beyond(trail, lives, 2 * bound // 3)
+            self._settler.settle(trail, max(fact.at for fact in over) + self._grace, out)
+            self._settler.land(over, newest, out)
+        elif len(over) < bound // 6:  # not yet worth the while
+            return []
+        self._keep.evictions["trail_facts"] += len(over)
+        return over

@@ -45,6 +45,8 @@ from collector.trail.transitions import (
 
 MOST_GAPS = 100
 """Holes of sources that are remembered; a deadline is judged long after them only if it is long."""
+_MOST_FOUND = 400
+"""Of one trail: more than it has lives whose facts are kept, so that none is judged twice."""
 _SKIMMED = 50
 _LATER = 15.0
 """Seconds after which a deadline is looked at again whose source could not be believed."""
@@ -235,6 +237,8 @@ class Promises:
         for finding in trail.found or ():
             if finding.life not in known:
                 self._land(finding, finding.at)
+        if len(trail.found or ()) > _MOST_FOUND:
+            trail.found = (trail.found or [])[-_MOST_FOUND:]
 
     @staticmethod
     def _is_decided(trail: Trail, life: Life, sent: Placed) -> bool:

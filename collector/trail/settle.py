@@ -6,7 +6,7 @@ until the decided time reaches the fact's axis time plus grace, and is counted t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ from collector.trail.trail import (
     WAITED,
     Fact,
     Trail,
+    is_flying,
 )
 from collector.trail.transitions import (
     DEAD_DOWN as FACT_DEAD_DOWN,
@@ -118,10 +119,11 @@ class Settler:
         trail.end_at = max(fact.at for fact in trail.facts or ()) if is_over else 0.0
         return lives
 
-    def land(self, trail: Trail, at: float, out: Transitions) -> None:
-        """Take down whatever of a leaving trail is still in flight."""
-        for fact in trail.facts or ():
-            if fact.flags & UP and not fact.flags & DOWN:
+    @staticmethod
+    def land(facts: Iterable[Fact], at: float, out: Transitions) -> None:
+        """Take down whatever of these facts, which leave, is still in flight."""
+        for fact in facts:
+            if is_flying(fact):
                 fact.flags |= DOWN
                 out.count(fact.row, FLIGHT_DOWN, max(at, fact.at))
 

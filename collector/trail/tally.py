@@ -24,7 +24,7 @@ from collector.trail.lifecycle import (
     TIE,
     state_of,
 )
-from collector.trail.trail import Fact
+from collector.trail.trail import LANDED, Fact
 
 
 class Placed:
@@ -281,7 +281,8 @@ def redelivered(life: Life) -> list[Placed]:
 
 def executions(life: Life) -> list[tuple[Placed, float | None]]:
     """Every counted start with the axis time at which it left flight; None: it is still running."""
-    counted = {id(p) for (kind, _), group in life.groups.items() if kind == STARTED for p in group.counted}
+    starts = (p for (kind, _), group in life.groups.items() if kind == STARTED for p in group.counted)
+    counted = {id(start) for start in starts if not start.fact.flags & LANDED}
     running: list[Placed] = []
     ended: dict[int, float] = {}
     for placed in life.order:
@@ -306,10 +307,9 @@ def dead_letter(life: Life, is_must: Callable[[int], bool] | None = None) -> tup
 
     `is_must` tells of a row whether its tasks must be completed: then a failure for good is as good as a dead letter.
     """
-    dead = next((p for p in life.order if p.kind == DEAD_LETTERED), None)
+    dead = next(iter(life.of(DEAD_LETTERED)), None)
     if dead is None and is_must is not None:
-        failures = (p for group in life.groups.values() for p in group.counted if p.kind == FAILED)
-        dead = min((p for p in failures if p.fact.row >= 0 and is_must(p.fact.row)), key=_when, default=None)
+        dead = next((p for p in life.of(FAILED) if p.fact.row >= 0 and is_must(p.fact.row)), None)
     if dead is None:
         return None
     success = (p.fact.at for p in life.order if p.kind == SUCCEEDED and p.when > dead.when)

@@ -42,6 +42,9 @@ COUNTED, DUPLICATE, REDELIVERED, UP, DOWN, DEAD_UP, DEAD_DOWN, WAITED, RAN, TOTA
 JUDGED = 1 << 10
 """A verdict took its dead letter down, and nothing takes that up again; with DEAD_DOWN: it ended all the same."""
 
+LANDED = 1 << 11
+"""A start that stays for those behind it to be counted by, and has long ended."""
+
 
 class Fact(msgspec.Struct, gc=False, array_like=True):
     """One fact of an irregular trail or of an earlier attempt."""
@@ -243,10 +246,14 @@ def newest(trail: Trail) -> float:
     return max([slots, *(fact.at for fact in trail.facts)]) if trail.facts else slots
 
 
-def is_settled(fact: Fact) -> bool:
-    """Whether nothing that goes up and down is still up because of this fact."""
-    flags = fact.flags
-    return not (flags & UP and not flags & DOWN) and not (flags & DEAD_UP and not flags & (DEAD_DOWN | JUDGED))
+def is_flying(fact: Fact) -> bool:
+    """Whether something is in flight because of this fact."""
+    return fact.flags & (UP | DOWN) == UP
+
+
+def is_dead(fact: Fact) -> bool:
+    """Whether a dead letter is open because of this fact."""
+    return bool(fact.flags & DEAD_UP) and not fact.flags & (DEAD_DOWN | JUDGED)
 
 
 def counts_of(facts: Iterable[Fact], before: list[int] | None = None) -> list[int]:

@@ -293,6 +293,7 @@ class Held(Notes):
         return await super().take(batch)
 
 
+@pytest.mark.case("K23.1")
 async def test_what_our_queue_cannot_hold_is_a_gap(rig: AmqpRig) -> None:
     """While we are slow the broker keeps so many messages for us, drops the oldest of more, and we say so."""
     rig.options = replace(rig.options, limits=Limits(messages=50, prefetch=10))
@@ -326,6 +327,7 @@ async def test_what_waited_too_long_is_a_gap(rig: AmqpRig) -> None:
     assert _TOO_LONG in {gap.reason for gap in notes.gaps}
 
 
+@pytest.mark.case("K23.1")
 async def test_nothing_of_ours_stays_after_a_kill(rig: AmqpRig, tmp_path: Path) -> None:
     """A daemon that is killed leaves no queue and no binding on the broker."""
     host, port = rig.options.address.host, rig.options.address.port

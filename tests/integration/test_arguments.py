@@ -62,6 +62,7 @@ def everything(daemon: Daemon, target: Hook, task_id: str) -> str:
     return "\n".join([daemon.log, *pages, json.dumps([body for _, body in target.got])])
 
 
+@pytest.mark.case("K11.1")
 def test_hidden_unless_allowed(
     run: Callable[..., Daemon], told: Hook, second: Hook, redis_url: str, tmp_path: Path
 ) -> None:

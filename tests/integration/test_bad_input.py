@@ -61,6 +61,7 @@ def holds(daemon: Daemon, scheme: str, expected: list[str], position: Callable[[
     assert "Traceback" not in daemon.log
 
 
+@pytest.mark.case("K24.1")
 @pytest.mark.kafka
 def test_over_kafka(run: Run, kafka: str) -> None:
     """Kafka records of any content, a tombstone and one of 50 MB among them."""
@@ -74,6 +75,7 @@ def test_over_kafka(run: Run, kafka: str) -> None:
     holds(daemon, "kafka", [reason for _, reason in bodies], lambda place, at: place == f"{topic}/0" and at.isdigit())
 
 
+@pytest.mark.case("K24.1")
 @pytest.mark.redis
 def test_over_redis(run: Run, redis_url: str) -> None:
     """Stream entries of any content."""
@@ -87,6 +89,7 @@ def test_over_redis(run: Run, redis_url: str) -> None:
     holds(daemon, "redis-stream", [reason for _, reason in bodies], lambda place, at: place == stream and "-" in at)
 
 
+@pytest.mark.case("K24.1")
 def test_over_http(run: Run) -> None:
     """Pushes of any content get an answer that is no server's fault; one of 50 MB is refused."""
     daemon = run()
@@ -114,6 +117,7 @@ def test_a_push_among_others_counts(run: Run) -> None:
     assert (first["index"], SECRET in first["detail"]) == (3, False)
 
 
+@pytest.mark.case("K24.1")
 def test_from_a_file(tmp_path: Path) -> None:
     """Lines of any content, one of 50 MB among them; a replay counts them and says where they stand."""
     bodies = [*bad(lines=True), (HUGE, "not_json")]

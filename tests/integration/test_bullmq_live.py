@@ -111,6 +111,7 @@ def of_trail(trail: dict[str, Any]) -> dict[str, int]:
     return {kind: trail[kind] for kind in seen(Counter())}
 
 
+@pytest.mark.case("K13.1")
 def test_the_truth_of_the_processors(queues: Bullmq, tmp_path: Path, run: Callable[..., Daemon]) -> None:
     """Every job's counts are what its processor logged: retries, moves, stalls, flows, ids used again."""
     url = queues.url.replace("redis://", "bullmq+redis://")
@@ -176,6 +177,7 @@ def lasting(client: redis.Redis) -> set[bytes]:
     return {key for key in client.scan_iter() if not key.endswith((b":stalled-check", b":stalled"))}
 
 
+@pytest.mark.case("K06.2")
 @pytest.mark.parametrize("queues", ["{a:b}"], indirect=True)
 def test_it_only_reads_and_leaves_nothing(queues: Bullmq, run: Callable[..., Daemon]) -> None:
     """The daemon only reads; cut off it goes on where it was; after kill -9 nothing of it is left."""

@@ -154,6 +154,7 @@ async def test_one_wrong_key_and_a_queue_made_anew_stop_nothing(
         await until(lambda: "invisible" not in notes.details[-1])
 
 
+@pytest.mark.case("K06.2")
 async def test_a_trimmed_stream_is_a_gap_with_its_number(rig: BullmqRig) -> None:
     """Entries that BullMQ trimmed while nobody read are a gap with their exact number."""
     positions: dict[str, int | str] = {}

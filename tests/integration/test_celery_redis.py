@@ -122,6 +122,7 @@ def ran(truth: dict[str, Counter[str]]) -> list[Counter[str]]:
 FAILING = ("jobs.lookup", "jobs.notify")
 
 
+@pytest.mark.case("K23.1")
 @pytest.mark.parametrize("extended", ["1", "0"])
 def test_a_real_worker_is_counted_as_its_tasks_logged(
     broker: Broker, jobs: Callable[..., Jobs], run: Callable[..., Daemon], extended: str
@@ -332,6 +333,7 @@ async def test_results_of_other_databases_are_left_alone(redis_url: str) -> None
     await theirs.aclose()
 
 
+@pytest.mark.case("K04.1")
 async def test_a_listener_that_is_cut_off_says_why(broker: Broker) -> None:
     """An intake that stands still makes the server end the connection in the end; that is an error and then a hole."""
     client = redis.asyncio.Redis.from_url(broker.address)

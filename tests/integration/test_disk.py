@@ -38,6 +38,7 @@ def durable(daemon: Daemon) -> float:
     return value
 
 
+@pytest.mark.case("K18.1")
 @pytest.mark.slow
 def test_a_full_disk_that_is_freed_again(run: Callable[..., Daemon], told: Hook, small_disk: Path) -> None:
     """What happens meanwhile is told as ever, is on the disk once there is room, and survives a kill after that."""
@@ -82,6 +83,7 @@ def _taken(daemon: Daemon, state: Path) -> bool:
     return at > daemon.source("http")["last_record_at"]
 
 
+@pytest.mark.case("K18.1")
 async def test_a_state_that_was_cut_or_flipped(tmp_path: Path) -> None:
     """Whatever was done to which of its files: it is up, healthy, ends in order, and what it kept makes sense."""
     whole = tmp_path / "whole"

@@ -17,6 +17,7 @@ from tests.integration.live import ROOT, Daemon, Hook, died, ndjson, produce
 pytestmark = pytest.mark.kafka
 
 
+@pytest.mark.case("K20.1")
 def test_the_first_dead_letter_of_a_task_never_seen_before_alerts(
     run: Callable[..., Daemon], told: Hook, kafka: str
 ) -> None:

@@ -170,6 +170,7 @@ async def test_a_start_without_position_goes_back_so_far_only(apache: str) -> No
         assert notes.bodies == [b"new"]
 
 
+@pytest.mark.case("K06.1")
 @pytest.mark.parametrize(("policy", "estimate", "first"), [("oldest", 4, b"6"), ("newest", 8, b"new")])
 async def test_what_retention_took_is_a_gap(apache: str, policy: str, estimate: int, first: bytes) -> None:
     """A stored position that the broker no longer has is a gap with the number of records that were missed."""

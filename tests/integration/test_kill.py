@@ -98,6 +98,7 @@ def name_of(alert: dict) -> tuple[str, str]:
     return alert["labels"]["alertname"], alert["labels"]["task"]
 
 
+@pytest.mark.case("K02.1")
 def test_killed_again_and_again(run: Callable[..., Daemon], told: Hook, tmp_path: Path) -> None:
     """Every start and every end arrives at least once, and exactly once where the receiver honours the dedup key."""
     (tmp_path / "rules.yaml").write_text(RULES)

@@ -224,6 +224,7 @@ def stopped_after(folder: Path, url: str, count: int) -> None:
     running.end()
 
 
+@pytest.mark.case("K06.1")
 @pytest.mark.redis
 def test_entries_trimmed_while_it_was_away_are_a_gap_of_their_size(redis_url: str, tmp_path: Path) -> None:
     """A restored position that the stream no longer has gives a gap with the number that is missing."""

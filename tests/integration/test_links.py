@@ -74,6 +74,7 @@ async def failing_just_now(run: shell.Running, rigs: Sequence[KafkaRig | RedisRi
             return written
 
 
+@pytest.mark.case("K01.2")
 @pytest.mark.kafka
 @pytest.mark.redis
 @pytest.mark.slow

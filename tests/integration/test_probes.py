@@ -268,6 +268,7 @@ async def scene(cluster: Cluster) -> tuple[str, str, str, str]:
     return plain, payments, compacted, anew
 
 
+@pytest.mark.case("K12.2")
 @pytest.mark.kafka
 async def test_the_lag_of_groups_is_what_they_really_have_before_them(kafka):
     """Committed offsets only, without marks of transactions, aborted and compacted records; seconds of the first."""

@@ -71,6 +71,7 @@ async def test_times_are_those_of_the_ids(rig: RedisRig) -> None:
     assert batch.times == [batch.received_at, past / 1000, past / 1000, batch.received_at]
 
 
+@pytest.mark.case("K06.2")
 async def test_a_start_without_position_goes_back_so_far_only(rig: RedisRig) -> None:
     """With no position, entries older than `start_max_age` are not read, and that is no gap."""
     for age in (7200, 1800):
@@ -273,6 +274,7 @@ async def test_a_lost_position_is_met_as_the_options_say(
     assert (again.gaps, again.bodies) == ([], [b"new"])
 
 
+@pytest.mark.case("K10.1")
 @pytest.mark.parametrize("how", ["kill", "pause"])
 async def test_a_lost_server_is_an_error(own_redis: Broker, how: str) -> None:
     """A server that died, and one that holds its connections but answers nothing, end the source."""

@@ -137,6 +137,7 @@ def shown(text: str) -> list[str]:
     return sorted(set(re.findall(rf".{{0,60}}{MARK}\w*.{{0,20}}", text)))
 
 
+@pytest.mark.case("K11.1")
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 async def test_nothing_shows_a_secret(mode, tmp_path):
@@ -179,6 +180,7 @@ from collector.cli.main import main
 )
 
 
+@pytest.mark.case("K11.1")
 @pytest.mark.slow
 async def test_a_crash_shows_none(tmp_path):
     """A bug of ours that quotes the whole configuration of a target ends the daemon, and shows no secret."""

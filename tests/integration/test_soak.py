@@ -11,6 +11,7 @@ from tests.soak import soak
 SECONDS, RATE = 7.0, 4000.0
 
 
+@pytest.mark.case("K08.1")
 @pytest.mark.slow
 async def test_under_ever_new_names_nothing_grows(tmp_path: Path) -> None:
     """Once its bounds are reached memory, objects, descriptors and tasks stay as they are; what leaves is counted."""

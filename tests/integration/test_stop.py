@@ -42,6 +42,7 @@ def stops(daemon: Daemon) -> None:
     assert "Traceback" not in daemon.log
 
 
+@pytest.mark.case("K17.1")
 @pytest.mark.kafka
 def test_while_it_reads_a_backlog(run: Run, told: Hook, kafka: str) -> None:
     """It stops in the middle of a backlog that it walks along."""
@@ -79,6 +80,7 @@ def test_while_it_is_pushed_to(run: Run, told: Hook) -> None:
     assert set(answers) <= {200, 0}
 
 
+@pytest.mark.case("K17.1")
 @pytest.mark.kafka
 @pytest.mark.parametrize("is_noticed", [False, True], ids=["just-now", "and-the-webhook-hangs"])
 def test_with_kafka_gone(run: Run, doomed_kafka: Broker, is_noticed: bool) -> None:  # noqa: FBT001 - a case
@@ -95,6 +97,7 @@ def test_with_kafka_gone(run: Run, doomed_kafka: Broker, is_noticed: bool) -> No
         stops(daemon)
 
 
+@pytest.mark.case("K17.1")
 def test_with_a_webhook_that_hangs(run: Run) -> None:
     """A target that never answers holds up neither the others nor the end; what it did not take is counted."""
     with hook(hang=True) as deaf, hook() as told:
@@ -116,6 +119,7 @@ def test_what_was_counted_is_told(run: Run, told: Hook) -> None:
     assert {alert["labels"]["alertname"] for alert in told.alerts} >= {"DeadLetter", "TaskFailing"}
 
 
+@pytest.mark.case("K17.1")
 def test_a_second_signal_ends_it_at_once(run: Run) -> None:
     """Who is in a hurry need not wait for targets."""
     with hook(hang=True) as deaf:

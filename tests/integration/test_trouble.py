@@ -107,6 +107,7 @@ def mortal(request: pytest.FixtureRequest) -> Iterator[Kafka | Redis]:
         broker.stop()
 
 
+@pytest.mark.case("K01.2")
 def test_a_broker_dies_and_comes_back(
     run: Callable[..., Daemon], mortal: Kafka | Redis, told: Hook, tmp_path: Path
 ) -> None:

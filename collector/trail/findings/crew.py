@@ -17,7 +17,7 @@ import msgspec
 from collector.model.event import WORKER_KINDS, Event
 from collector.trail.findings.holes import LATER, Holes
 from collector.trail.findings.sight import Departure
-from collector.trail.findings.skew import SEEN, skew
+from collector.trail.findings.skew import BEHIND, SEEN, skew
 from collector.trail.tally import Placed
 
 MISSED = 3
@@ -126,6 +126,8 @@ class Crew:
         self._holes = holes
         self._grace = grace
         self._heap: list[tuple[float, int, str]] = []
+        self._prompt: dict[str, float] = {}
+        """Source → when a heartbeat came last that was not late by its sender's clock."""
 
     def take(self, home: int, source: str, events: Iterable[Event], ats: Iterable[float]) -> None:
         """Signs of life among the events of a batch."""
@@ -172,7 +174,11 @@ class Crew:
             worker.onlines = sorted([*worker.onlines, (when, at)])[-_ONLINES:]
 
     def _compare(self, worker: Worker, at: float) -> None:
-        is_skewed = skew(worker.offsets) != 0.0
+        seconds = skew(worker.offsets)
+        if worker.offsets[-1] >= -BEHIND:
+            self._prompt[worker.source] = at
+        # who is late together with all others of its source may have a clock as good as theirs: the way is slow
+        is_skewed = seconds > 0.0 or (seconds < 0.0 and self._prompt.get(worker.source, -inf) >= worker.beats[0])
         if is_skewed and not worker.is_skewed:
             self.skewed.append((worker, at))
         worker.is_skewed = is_skewed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 SEEN = 5
 """Signs that are compared: each of them must say so."""
-_AHEAD, _BEHIND = 2.0, 30.0
+_AHEAD, BEHIND = 2.0, 30.0
 """Seconds. Nothing travels back in time; behind may also be slow, so there is more room."""
 
 
@@ -15,4 +15,4 @@ def skew(offsets: Sequence[float]) -> float:
     if len(offsets) < SEEN:
         return 0.0
     least, most = min(offsets), max(offsets)
-    return least if least > _AHEAD else most if most < -_BEHIND else 0.0
+    return least if least > _AHEAD else most if most < -BEHIND else 0.0

@@ -219,6 +219,7 @@ def test_nothing_ends_between_slots(make_rule, series, step):
 # blind
 
 
+@pytest.mark.case("K03.1")
 def test_blind_never_resolves(make_rule, step):
     """While its source says nothing, a firing alert stays, marked; after it, the truth decides."""
     group = make_rule()
@@ -243,6 +244,7 @@ def test_blind_may_start(make_rule, step):
     assert step(make_rule(), 0, ONE, blind=True) == [("a", "firing")]
 
 
+@pytest.mark.case("K03.1")
 def test_blind_holds_the_clock_of_for(make_rule, step):
     """Blind time does not count for `for`, with elements or without, and does not reset it."""
     group = make_rule("for: 20s")

@@ -135,6 +135,7 @@ async def test_hangs_and_loop_goes_on(channel, service, notification):
             await channel.send(notification())
 
 
+@pytest.mark.case("K11.1")
 async def test_no_secret_in_any_log(channel, service, caplog, notification):
     """Nothing that a channel or its library logs, at any level, shows a part of the URL that may be secret."""
     caplog.set_level(logging.DEBUG)

@@ -97,6 +97,7 @@ def trouble():
 HEAD = "severity: page   owner: payments\nrunbook: https://mon.example/runbooks/dead_letters_x\n"
 
 
+@pytest.mark.case("K15.1")
 @pytest.mark.parametrize("name", NAMES)
 async def test_all_texts_are_taken(name, fake, notification):
     """Texts of every length and make are taken at the first try, with title, owner and runbook, and call nobody."""
@@ -132,6 +133,7 @@ async def test_what_is_read_is_what_was_said(name, fake, notification):
     assert text in message.text.replace("\u200b", "")
 
 
+@pytest.mark.case("K15.1")
 @pytest.mark.parametrize("name", NAMES[:-2])
 async def test_bad_markup_is_said_plainly(name, fake, notification):
     """After a refusal of the content the same is said once more, plainly; after a second refusal no more."""
@@ -241,6 +243,7 @@ def many(notification, count):
     ]
 
 
+@pytest.mark.case("K02.2")
 @pytest.mark.parametrize("name", ["discord", "slack", "dingtalk"])
 async def test_a_storm_keeps_the_limit(name, fake, notification):
     """Sixty alerts at once: the service's limit is kept, so it never complains, and none is lost."""

@@ -17,6 +17,7 @@ TRICKY = st.text(alphabet="ab \n@<>&*_`|\\[]#eéa\u0301\u200d\U0001f469\U0001f3f
 TEXTS = st.builds("".join, st.lists(TRICKY | st.sampled_from(["@everyone", "https://h.example/a_b_c", "<!here>"])))
 
 
+@pytest.mark.case("K15.1")
 @pytest.mark.parametrize("name", [name for name in SERVICES if name != "pagerduty"])
 @given(title=TRICKY, text=TEXTS, times=st.sampled_from([1, 7, 40]))
 @settings(max_examples=30, deadline=None)

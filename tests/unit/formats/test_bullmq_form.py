@@ -165,6 +165,7 @@ def test_a_batch_may_end_before_the_word_that_decides(following, kind):
     assert all(event.time == T0 / 1000 + 0.03 for event in decided)
 
 
+@pytest.mark.case("K13.1")
 @pytest.mark.parametrize(
     ("before", "reason"),
     [

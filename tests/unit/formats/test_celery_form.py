@@ -171,6 +171,14 @@ def test_republications_are_no_new_work() -> None:
     assert (out.events[1].eta, out.ignored) == (1790000010.0, 2)
 
 
+@pytest.mark.case("K19.1")
+def test_a_zone_is_no_drift() -> None:
+    """A worker's time is Unix seconds, whatever it says of its offset from UTC."""
+    told = [envelope([event("task-started", f"t{zone}", utcoffset=zone)]) for zone in (-11, 0, 5.5, 7)]
+    told.append(envelope([event("worker-heartbeat", utcoffset=7, active=0)]))
+    assert [one.time for one in decode(batch(*told)).events] == [T] * 5
+
+
 def test_users_own_events_are_ignored() -> None:
     """Progress and custom events are no lifecycle facts, whatever is in them."""
     told = [event("task-progress", step=1), event("deploy", None), event("billing-made", {"no": "id"}, queue=[1])]

@@ -126,6 +126,7 @@ def test_what_failed_before_we_looked_is_past() -> None:
     assert told(events) == [("sent", "m1", None), ("retried", "m1", 3)]
 
 
+@pytest.mark.case("K07.1")
 def test_a_delayed_message_is_sent_once() -> None:
     """It is told with the time it waits for; that it moves to its queue, under a new id in Redis, is no new message."""
     redis = Redis()

@@ -74,7 +74,7 @@ class Asked:
         for _ in range(8):
             goal = self.made.clock.at + 95
             await self.later(100, lambda goal=goal: self.made.daemon.pipeline.store.frontier >= goal)
-        assert [self.stitcher.find(one) for one in task_ids] == [None] * len(task_ids)
+        assert [self.stitcher.reader.find(one) for one in task_ids] == [None] * len(task_ids)
 
 
 @pytest.fixture

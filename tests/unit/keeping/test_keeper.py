@@ -90,6 +90,7 @@ def states(made) -> list[str]:
     return [alert.state for alert in made.daemon.pipeline.alerts()]
 
 
+@pytest.mark.case("K02.1")
 async def test_a_restart_says_nothing_twice(life) -> None:
     """What was told is not told again; its end is, when the window has passed over what nobody saw; then it is over."""
     channel = Target()
@@ -254,6 +255,7 @@ async def test_a_rule_that_is_gone_ends_its_alerts(life) -> None:
     assert len(channel.sent) == 2
 
 
+@pytest.mark.case("K02.1")
 async def test_an_end_that_groups_did_not_hear_of_is_told(life, monkeypatch) -> None:
     """A kill between a rule's end of an alert and its way to the groups loses no end: the next start tells it."""
     channel = Target()

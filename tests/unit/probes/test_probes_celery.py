@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from collector.probes import celery
 from collector.probes.celery import CeleryQueues
 from tests.fakes.redis_keys import Ranked, RedisKeys
@@ -32,6 +34,7 @@ def holding(messages: dict[str, str], prefix: str = "") -> dict[str, object]:
     return {f"{prefix}unacked": messages, f"{prefix}unacked_index": index}
 
 
+@pytest.mark.case("K12.1")
 async def test_a_queue_is_as_long_as_its_lists_of_all_priorities():
     """Whatever priority steps the application has, they are summed."""
     keys = {"mail": ["a"] * 2, f"mail{SEPARATOR}3": ["b"], f"mail{SEPARATOR}5": ["c"], f"mail{SEPARATOR}9": ["d"] * 4}
@@ -126,6 +129,7 @@ async def test_what_workers_tell_one_another_is_no_queue():
     assert lengths(await look(CeleryQueues(), RedisKeys(keys), ["w1@a.celery.pidbox", "celeryev.7"])) == {}
 
 
+@pytest.mark.case("K12.1")
 async def test_a_key_that_is_gone_is_a_queue_that_is_empty():
     """A queue that is known is 0 without a key; one whose key is no list is unknown, and not 0."""
     reading = await look(CeleryQueues(), RedisKeys({"odd": {"a": "b"}}), ["mail", "odd"])

@@ -31,6 +31,7 @@ def rows(text, querier, at=AT, step=15.0):
     return {dict(labels).get("task", labels): value for labels, value in found}
 
 
+@pytest.mark.case("K20.1")
 def test_increase_is_the_number_of_events_in_the_left_open_window(events):
     """The first event counts, the one at the window's start does not, and nothing is extrapolated."""
     assert rows("increase(failed_total[5m])", events) == {"a": 3, "b": 0, "c": 1}

@@ -450,6 +450,7 @@ def test_past_is_bounded(alert, monkeypatch):
     assert "10 alerts" in summary.title
 
 
+@pytest.mark.case("K14.1")
 @pytest.mark.parametrize("size", [1, 5000])
 def test_storm_names_its_size(alert, size):
     """One group of thousands is one message of bounded length that gives the full count."""

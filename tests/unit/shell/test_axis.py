@@ -59,6 +59,7 @@ def test_an_event_without_a_time_does_not_push_the_watermark() -> None:
     assert one.times(later, events(None, T0 - 60), None, NOW) == [T0 - 50, T0 - 60]
 
 
+@pytest.mark.case("K19.1")
 def test_sender_times_are_never_ahead_of_now() -> None:
     """A sender whose clock is fast does not place events in the future."""
     assert axis("event").times(batch([b""]), events(NOW + 3600), None, NOW) == [NOW]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.unit.parts.test_pipeline import failed, feed, live
 
 from collector.alerting.past import MOST_VALUES, Past
 from collector.promql.frame import Frame
 from collector.shell.pipeline import Limits
 from tests.unit.parts import T0, event, pipeline
+from tests.unit.shell.test_pipeline import failed, feed, live
 
 DEAD = "groups:\n- name: g\n  rules:\n  - alert: Dead\n    expr: increase(task_dead_lettered_total[1m]) > 0\n"
 

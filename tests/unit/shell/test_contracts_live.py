@@ -181,7 +181,7 @@ def test_nothing_is_overdue_while_its_source_is_down() -> None:
     walk(made, T0 + 120)
     assert sum(series(made, "task_overdue_total").values()) == 1
     assert sum(series(made, "task_in_time_total").values()) == 1
-    assert [one.at for one in made.stitcher.find("x").events if one.kind == "overdue"] == [T0 + 65]
+    assert [one.at for one in made.stitcher.reader.find("x").events if one.kind == "overdue"] == [T0 + 65]
 
 
 def test_a_dead_letter_that_nobody_keeps_has_its_task_as_evidence() -> None:

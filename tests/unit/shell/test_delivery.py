@@ -192,6 +192,7 @@ async def test_sent_and_written_down():
         assert world.delivery.waiting() == {"a": 0}
 
 
+@pytest.mark.case("K02.2")
 @told
 async def test_four_targets():
     """A takes it once, B after the 20 s that it asks for, D at the third try; C refuses, and the others are told."""
@@ -237,6 +238,7 @@ async def test_hanging_target_delays_nobody():
         assert world.ledger.said("retrying")[0] == ("retrying", "b", "n0", 1.0)
 
 
+@pytest.mark.case("K04.2")
 @told
 async def test_down_for_two_hours():
     """A target that is away is not hammered, and keeps none from another, which has each within two seconds.
@@ -278,6 +280,7 @@ async def test_who_reaches_nobody():
         assert world.delivery.broken() == set()
 
 
+@pytest.mark.case("K04.2")
 @told
 async def test_comes_back_in_order():
     """When a target is back the rest goes out at once and in order."""
@@ -362,6 +365,7 @@ async def test_full_queue():
         assert world.delivery.waiting() == {"a": 4}
 
 
+@pytest.mark.case("K04.2")
 @told
 async def test_full_queue_of_pairs():
     """Before anything is lost for want of room, the oldest start whose end waits too is merged into that end."""

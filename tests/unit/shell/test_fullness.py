@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from collector.formats import native
 from collector.shell.fullness import used
 from collector.shell.pipeline import Limits, Pipeline
@@ -12,6 +14,7 @@ from collector.trail.keep import Bounds
 from tests.unit.parts import T0, batch, event, pipeline
 
 
+@pytest.mark.case("K04.2")
 def test_each_bound_says_how_full_it_is() -> None:
     """Trails, ids, dead letters, names, series and what waits to be sent, each as a part of its bound."""
     made = Pipeline(Limits(bounds=Bounds(open_trails=8, dead_letters=4), rows=20, series=40), (), telemetry=Telemetry())

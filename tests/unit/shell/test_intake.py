@@ -78,6 +78,7 @@ async def test_the_wait_grows_to_its_longest(lane, waits) -> None:
     assert waits == [0.5, 1, 2, 4, 8, 15, 15, 15, 15]
 
 
+@pytest.mark.case("K01.1")
 async def test_only_a_delivered_record_resets_the_wait(lane, waits) -> None:
     """To connect is not enough: the wait begins anew only after a record was delivered."""
     good = event("sent", "1", T0)
@@ -92,6 +93,7 @@ async def test_an_outage_of_days_is_survived(lane, waits) -> None:
     assert waits[-1] == 15
 
 
+@pytest.mark.case("K01.1")
 async def test_a_lost_source_is_down_until_it_connects(lane, made, waits, monkeypatch) -> None:
     """While it is waited the source is down, with the error, its secrets masked; nothing of it is at its head."""
     seen = []
@@ -111,6 +113,7 @@ async def test_a_lost_source_is_down_until_it_connects(lane, made, waits, monkey
     assert made.telemetry.get("tasktrail_source_up", ("s",)) == 1
 
 
+@pytest.mark.case("K01.1")
 async def test_other_errors_are_not_survived(lane) -> None:
     """An error that is not the source's is a bug: it goes up."""
     with pytest.raises(ZeroDivisionError):

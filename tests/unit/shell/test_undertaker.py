@@ -15,6 +15,7 @@ from collector.formats import FORMATS
 from collector.model.clock import ManualClock
 from collector.model.contract import Contract, Contracts
 from collector.series.expose import families
+from collector.shell.ticker import Target
 from collector.shell.undertaker import EXPIRES, LENGTH, OLDEST_AGE, UNREVIEWED_AGE, WRITE_SECONDS
 from tests.unit.parts import T0, batch, event, pipeline, running, until
 
@@ -237,6 +238,21 @@ async def test_a_task_that_died_again_after_its_verdict_counts_again(life) -> No
         await made.daemon.turn()
         assert [one.state for one in made.daemon.ledger.records.values()] == ["discarded", "open"]
         assert open_count(made) == 1
+
+
+@pytest.mark.case("K13.1")
+def test_one_message_that_dies_again_and_again_is_one_record() -> None:
+    """Each time put back by a client, so that the broker's own count stays at 1: our counter has all three."""
+    made = pipeline()
+    bodies = [event("dead_lettered", "m", T0 + number, error="ValueError", attempt=1) for number in range(3)]
+    for body in bodies:
+        made.ingest.count(made.axes[0], FORMATS["native"].new(), batch([body]), T0)
+    for _ in made.advance(Target(T0 + 60.0)):
+        pass
+    made.store.advance(T0 + 60.0)
+    assert [one.state for one in made.undertaker.ledger.records.values()] == ["open"]
+    found = {one.name: float(one.values.sum()) for one in families(made.store)}
+    assert (found["task_dead_lettered_total"], found["dead_letters_open"]) == (3.0, 1.0)
 
 
 async def test_the_time_for_a_review_pages_and_an_ack_ends_it(life) -> None:

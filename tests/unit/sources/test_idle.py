@@ -7,6 +7,8 @@ import gc
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from collector.model.clock import ManualClock
 from collector.sources.redis_stream import RedisStreamOptions, Tail
 from collector.sources.redis_wire import RedisAddress
@@ -41,6 +43,7 @@ class Few(Notes):
         return await super().take(batch)
 
 
+@pytest.mark.case("K08.1", "K10.1")
 async def test_empty_polls_leave_nothing_behind() -> None:
     """However many there were, no memory and no task is left of them."""
     clock = ManualClock(1_790_000_100.0)

@@ -59,6 +59,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.case("K18.1")
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.4])
 def test_nothing_that_was_promised_is_lost_by_a_kill(tmp_path, seconds):
     """Whatever was said to be durable before `kill -9` is there after it, and the file is whole."""
@@ -74,6 +75,7 @@ def test_nothing_that_was_promised_is_lost_by_a_kill(tmp_path, seconds):
     store.close()
 
 
+@pytest.mark.case("K18.1")
 async def test_a_disk_that_takes_nothing_is_said_and_made_good(tmp_path, monkeypatch):
     """While the file is locked for writing nothing is called durable; what waited is there once it can be written."""
     monkeypatch.setattr(stores, "RETRY_SECONDS", 0.05)

@@ -75,9 +75,9 @@ def test_what_breaks_its_policy_says_how():
     """The timeline has a line for it, with what was done and what was declared."""
     court = Court(STRICT)
     court.feed(*tries(court, R, "succeeded", waits=(4,))).walk(60)
-    line = next(one for one in court.stitcher.find("a").events if one.kind == "backoff")
+    line = next(one for one in court.stitcher.reader.find("a").events if one.kind == "backoff")
     assert (line.detail, line.at) == ("waited 4 s of 10 s before attempt 2", T + 11)
-    assert court.stitcher.find("a").counts["backoff"] == 1
+    assert court.stitcher.reader.find("a").counts["backoff"] == 1
 
 
 def test_nobody_is_held_to_what_nobody_declared():
@@ -199,6 +199,7 @@ def test_a_storm_of_retries_is_found_once_until_it_is_over():
     assert [at for _, at in court.found()] == [pytest.approx(50, abs=16), pytest.approx(1_050, abs=16)]
 
 
+@pytest.mark.case("K19.1")
 def test_a_clock_that_is_wrong_is_found_once():
     """A worker whose signs of life come from the future; not one whose signs are a little slow."""
     court = Court()
@@ -209,6 +210,24 @@ def test_a_clock_that_is_wrong_is_found_once():
             court.stitch(beat, ats=[2 * number])
     court.walk(60)
     assert [what for what, _ in court.found()] == ["skew", "skew"]
+
+
+@pytest.mark.case("K19.1")
+def test_what_comes_late_by_our_own_lag_is_no_wrong_clock():
+    """Where all of a source come as late as each other it is the way that is slow; one that lags alone is behind."""
+    court = Court()
+    for number in range(20):
+        for worker, late in (("w1", 900.0), ("w2", 900.5), ("w3", 901.0)):
+            beat = court.event("heartbeat", 2 * number, "", worker=worker, task=None, queue=None)
+            court.stitch(beat, ats=[2 * number + late])
+    court.walk(1_000)
+    assert court.found() == []
+    for number in range(20):
+        for worker, off in (("w1", 0.0), ("w2", -0.5), ("w3", -90.0)):
+            beat = court.event("heartbeat", 1_000 + 2 * number + off, "", worker=worker, task=None, queue=None)
+            court.stitch(beat, ats=[1_000 + 2 * number])
+    court.walk(1_100)
+    assert [what for what, _ in court.found()] == ["skew"]
 
 
 TOLD = ("started", "succeeded", "failed", "retried", "requeued", "sent", "revoked")
@@ -246,7 +265,7 @@ def test_findings_do_not_depend_on_order_or_repetition_within_grace(chain, data)
             court.walk(arrival)
             court.stitch(event)
         court.walk(400)
-        view = court.stitcher.find("a")
+        view = court.stitcher.reader.find("a")
         lines = sorted(
             (one.kind, one.at, one.detail)
             for one in (view.events if view else ())

@@ -76,7 +76,7 @@ def test_pages_have_all_that_fits_newest_first(before, after, wanted, limit, bet
         for fact in facts:
             bench.stitch(bench.event(**{**fact, "at": fact["at"] + offset}))
     everything, _ = page(bench, limit=1_000)
-    views = {view.task_id: view for view in bench.stitcher.trails()}
+    views = {view.task_id: view for view in bench.stitcher.reader.trails()}
     assert [mark for mark, _, _ in everything.marks] == sorted((one.first_at for one in everything.tasks), reverse=True)
     assert sorted(one.task_id for one in everything.tasks) == sorted(views)
     expected = [one.task_id for one in everything.tasks if fits(one, views[one.task_id], wanted)]

@@ -42,7 +42,7 @@ def result(facts, order, *, frontier=0.0):
     for n in order:
         bench.stitch(bench.event(**facts[n]))
     bench.expire(frontier).expire(100)
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert bench.lowest("flight") >= 0
     assert bench.lowest("dead") >= 0
     return (
@@ -54,6 +54,7 @@ def result(facts, order, *, frontier=0.0):
     )
 
 
+@pytest.mark.case("K05.2")
 @settings(max_examples=300, deadline=None)
 @given(fact_sets(is_tidy=True))
 def test_order_and_repetition_do_not_matter(case):
@@ -154,6 +155,33 @@ def test_of_two_versions_of_a_fact_the_same_one_is_believed(make_bench, end, is_
             bench.stitch(bench.event(end, 2, "a", worker="w", attempt=1, error=error))
             if is_chain:
                 bench.stitch(bench.event("started", 3, "a", worker="w", attempt=2))
-        view = bench.stitcher.find("a")
+        view = bench.stitcher.reader.find("a")
         believed.add((view.error, view.attempts[0].error))
     assert believed == {("KeyError", "KeyError")}
+
+
+@pytest.mark.case("K05.2")
+@pytest.mark.parametrize("apart", [0.0, 5.0, 600.0])
+def test_each_order_of_one_life_ends_alike(make_bench, apart):
+    """However late the others come, each counts once, the end stays the end, and the run is what it was."""
+    told = [("sent", 0.0), ("received", 1.0), ("started", 2.0), ("succeeded", 5.0)]
+    for order in itertools.permutations(told):
+        bench = make_bench()
+        for number, (kind, at) in enumerate(order):
+            arrived = 5.0 + number * apart
+            bench.expire(arrived).stitch(bench.event(kind, at, worker="w" if at > 1 else None), ats=[arrived])
+        bench.expire(arrived + 30.0)
+        assert bench.counts() == dict.fromkeys(("sent", "received", "started", "succeeded"), 1), order
+        assert (bench.state(), bench.gauge("flight"), bench.lowest("flight")) == ("succeeded", 0, 0), order
+        assert [seconds for measure, seconds in bench.measures() if measure == "run"] == [3.0], order
+
+
+@pytest.mark.case("K05.1")
+def test_ends_whose_starts_nobody_saw(bench):
+    """Who comes in the middle counts the ends, has nothing in flight, and learns a name from what is told late."""
+    for task_id in ("a", "b", "c"):
+        bench.stitch(bench.event("succeeded", 1, task_id, worker="w", task=None, queue=None))
+        bench.stitch(bench.event("received", 0, task_id, worker="w"), ats=[2.0])
+    bench.expire(60)
+    assert bench.counts("pay") == {"succeeded": 3, "received": 3}
+    assert (bench.gauge("flight"), bench.lowest("flight")) == (0, 0)

@@ -274,6 +274,7 @@ class Gate:
         await asyncio.Event().wait()
 
 
+@pytest.mark.case("K01.1")
 async def test_ready_and_sources_follow_the_sources(http, rules, monkeypatch) -> None:
     """Ready once every source was tried; /api/sources is 503 while one is down, whose outage is no matter of health."""
     monkeypatch.setattr("collector.shell.intake.FIRST_WAIT", 0.01)
