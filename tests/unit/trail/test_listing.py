@@ -67,7 +67,14 @@ def fits(line, view, wanted):
 
 
 @settings(max_examples=300, deadline=None)
-@given(FACTS, FACTS, FILTERS, st.integers(1, 4), st.sampled_from([5, 70]), st.sampled_from([1, 250_000]))
+@given(
+    FACTS,
+    FACTS,
+    FILTERS,
+    st.integers(1, 4),
+    st.sampled_from([5, 70]),
+    st.sampled_from([-4 * listing._VIEW, listing._MOST_COST]),
+)
 def test_pages_have_all_that_fits_newest_first(before, after, wanted, limit, between, cost):
     """Each once, in the order of their beginnings; open ones and finished ones; however little one page may cost."""
     bench = Bench(finished_seconds=1e6)
