@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import groupby, islice, repeat
@@ -171,7 +171,7 @@ class _Filter:
 
     def may_be_in(self, quarter: Quarter) -> bool:
         """Whether a finished trail of a quarter may be wanted."""
-        return bool(quarter.states & self.states) and quarter.until >= self.since
+        return bool(quarter.states & self.states)
 
     def lets_through(self, trail: Trail) -> bool:
         """Whether a trail may be wanted."""
@@ -226,8 +226,10 @@ class _Walk:
         """What began then and may be wanted goes into `found`."""
         self.cost += _QUARTER
         quarter = home.calendar.of(number)
-        is_all = self._asked.may_be_in(quarter)
-        look, cost = (partial(self._keep.look, home), _THAWED) if is_all else (home.open.get, 1)
+        look: Callable[[str], Trail | None] = home.open.get
+        cost = 1
+        if self._asked.may_be_in(quarter):
+            look, cost = partial(self._keep.look, home, since=self._asked.since), _THAWED
         ids = iter([*quarter.ids])
         while chunk := list(islice(ids, _CHUNK)):
             trails = [trail for task_id in chunk if (trail := look(task_id)) is not None]

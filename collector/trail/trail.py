@@ -220,15 +220,19 @@ _FLAT = (
     (M_RECEIVED, BITS["received"]),
     (M_SENT, BITS["sent"] | BITS["deferred"]),
 )
+_SEEN = (1 << FLAT_KINDS) - 1
 _ENDS = {KIND_CODE[state]: BITS[state] for state in FINAL_STATES}
 _OF_MARKS = [next((bits for mark, bits in _FLAT if marks & mark), _MISSED) for marks in range(1 << FLAT_KINDS)]
 
 
 def may_be(trail: Trail) -> int:
     """BITS of the states that a trail may be in, told without its history."""
-    if not trail.marks & M_IRREGULAR:
-        states = _OF_MARKS[trail.marks & (1 << FLAT_KINDS) - 1]
-        if trail.facts and not trail.marks & M_FINAL:
+    marks = trail.marks
+    if not marks & M_IRREGULAR:
+        states = _OF_MARKS[marks & _SEEN]
+        if marks & M_FINAL:
+            return states
+        if trail.facts:
             states |= BITS["retrying"]
     else:
         states = 0 if trail.end_at else _GOING
