@@ -254,7 +254,7 @@ class _Walk:
         last = sys.maxsize
         if self._after is not None:
             at, home_name, _ = self._after
-            last = quarter_of(at) - (not home_name)  # `reached` is where its quarter begins
+            last = quarter_of(at) if home_name else quarter_of(at) - 1  # `reached` is where its quarter begins
         spans = [zip(reversed(home.calendar.before(last)), repeat(home)) for home in self._keep.homes]
         for number, placed in groupby(heapq.merge(*spans, key=itemgetter(0), reverse=True), key=itemgetter(0)):
             yield number, [home for _, home in placed]

@@ -41,8 +41,8 @@ class Holes:
         return True
 
     @property
-    def is_over(self) -> bool:
-        """Whether the wait of anything is."""
+    def is_ready(self) -> bool:
+        """Whether the wait of anything is over."""
         return bool(self._believed) or any(map(self.is_known, self._waiting))
 
     def look(self, most: int) -> int:

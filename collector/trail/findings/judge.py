@@ -192,7 +192,7 @@ class Findings:
             heapq.heappop(self._heap)
         dues = (self.crew.next_due(), self.schedules.next_due(), self.storms.next_due())
         least = min((due for due in dues if due is not None), default=inf)
-        if self._hunts or self._held or self.holes.is_over:
+        if self._hunts or self._held or self.holes.is_ready:
             least = min(least, self._decided)
         least = min(least, self._heap[0][0] if self._heap else inf)
         return None if least == inf else least

@@ -30,14 +30,14 @@ def test_what_waits_is_not_looked_at_until_its_source_is_believed():
     court.feed(court.event("sent", 2, "b")).walk(250)
     assert (court.found(), overdue(court)) == ([], 0)
     assert court.stitcher.findings.expire(T + 480, 1_000) == 0
-    assert not court.stitcher.findings.holes.is_over
+    assert not court.stitcher.findings.holes.is_ready
     believe()
-    assert court.stitcher.findings.holes.is_over
+    assert court.stitcher.findings.holes.is_ready
     court.walk(510)
     assert overdue(court) == 2
     names = [what for what, _ in court.found()]
     assert [names.count(one) for one in ("lost", "never_started", "missed_schedule")] == [1, 1, 4]
-    assert not court.stitcher.findings.holes.is_over
+    assert not court.stitcher.findings.holes.is_ready
 
 
 def test_many_that_waited_are_looked_at_in_steps():
