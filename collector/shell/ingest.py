@@ -226,7 +226,6 @@ class Ingest:
 
     def gap(self, gap: Gap) -> None:
         """A source has a hole: what is missing in it is no finding."""
-        self._stitcher.promises.gap(gap.source, gap.start, gap.end)
         self._stitcher.findings.holes.add(gap.source, gap.start, gap.end)
 
     def _tell_drops(self, axis: Axis, batch: Batch, events: Sequence[Event]) -> None:

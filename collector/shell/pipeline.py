@@ -134,7 +134,7 @@ class Pipeline:
         self.ingest = Ingest(self.stitcher, self.store, telemetry, limits.deploy_labels)
         self.undertaker = Undertaker(self.stitcher, self.store, lambda: self.grouping.dressing.contracts)
         self.ingest.undertaker = self.undertaker
-        self.stitcher.promises.is_known = self.stitcher.findings.holes.is_known = self._knows
+        self.stitcher.findings.holes.is_known = self._knows
         self.stitcher.findings.storms.starts = self._starts
         self.declared = Declared(self.store, self.rows)
         self.fleet = Fleet(self.store, self.stitcher.findings.crew.seen, self._knows)

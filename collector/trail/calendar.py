@@ -7,12 +7,12 @@ list holds while trails come, go and change. Ids whose trails have left are take
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable
-from math import inf
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import msgspec
 
-from collector.trail.trail import Trail, may_be, newest
+from collector.trail.trail import BITS, M_IRREGULAR, M_SUCCEEDED, Trail, may_be
 
 QUARTERS = 4
 """In a second."""
@@ -20,16 +20,15 @@ _SLACK = 4_096
 """Ids that may be noted in vain, beside as many as are not."""
 _SWEPT = 5_000
 """Ids that are looked at in one step."""
+_task_id = attrgetter("task_id")
 
 
 class Quarter(msgspec.Struct):
     """What began in a quarter of a second."""
 
     ids: list[str] = []
-    states: int = 0
+    states: int = BITS["succeeded"]
     """What those of them that are over may be, as `may_be` has it."""
-    until: float = -inf
-    """The newest fact of those, axis time."""
 
 
 def quarter_of(at: float) -> int:
@@ -48,23 +47,20 @@ class Calendar:
         self._swept = -1
         """The quarter that was swept last."""
 
-    def welcome(self, trails: Iterable[Trail]) -> None:
-        """New trails; also one that is known, where that does not happen to all."""
-        last, noted = -1, 0
-        ids: list[str] = []
+    def welcome(self, trails: Sequence[Trail], ats: Sequence[float]) -> None:
+        """The new trails of a batch, and its axis times. There may be others among them, which are noted already."""
+        self._noted += len(trails)
+        number = quarter_of(min(ats))
+        if number == quarter_of(max(ats)):
+            self._quarter(number).ids.extend(map(_task_id, trails))
+            return
         for trail in trails:
-            number = int(trail.born * QUARTERS)  # for each new trail: not a call
-            if number != last:
-                ids, last = self._quarter(number).ids, number
-            ids.append(trail.task_id)
-            noted += 1
-        self._noted += noted
+            self._quarter(quarter_of(trail.born)).ids.append(trail.task_id)
 
     def froze(self, trail: Trail) -> None:
-        """A trail is over."""
-        quarter = self._quarter(quarter_of(trail.born))
-        quarter.states |= may_be(trail)
-        quarter.until = max(quarter.until, newest(trail))
+        """A trail is over. Most are successes, and for them there is nothing to do."""
+        if trail.marks & (M_IRREGULAR | M_SUCCEEDED) != M_SUCCEEDED:
+            self._quarter(quarter_of(trail.born)).states |= may_be(trail)
 
     def before(self, number: int) -> list[int]:
         """The numbers of the quarters up to this one, oldest first."""

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
+from math import inf
 from typing import TypeAlias
 
 import msgspec
@@ -140,7 +141,7 @@ class Keep:
         else:
             self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
         home.links.welcome(fresh, at)
-        home.calendar.welcome(fresh)
+        home.calendar.welcome(fresh, ats)
 
     def holds(self, trail: Trail) -> bool:
         """Whether this very trail is still open."""
@@ -179,11 +180,11 @@ class Keep:
                 self._frozen_bytes += sum(map(len, part.values())) + len(part) * _FROZEN_BYTES
                 for trail in map(self._decode, part.values()):
                     home.links.add(trail, decided)
-                    home.calendar.welcome((trail,))
+                    home.calendar.welcome((trail,), (trail.born,))
                     home.calendar.froze(trail)
-            home.calendar.welcome(home.open.values())
             for trail in home.open.values():
                 home.links.add(trail, decided)
+                home.calendar.welcome((trail,), (trail.born,))
                 self.irregular_facts += len(trail.facts or ())
                 if trail.due:
                     self.decisions.arm(trail, trail.due)
@@ -195,11 +196,11 @@ class Keep:
                     again = min(decided + pause, trail.born + bounds.open_seconds)
                 self.wheel.arm(trail, again)
 
-    def look(self, home: Home, task_id: str) -> Trail | None:
-        """An open trail, or a copy of a finished one."""
+    def look(self, home: Home, task_id: str, since: float = -inf) -> Trail | None:
+        """An open trail, or a copy of a finished one; of those that were over before `since`, only of some."""
         trail = home.open.get(task_id)
         if trail is None:
-            data = home.finished.get(task_id)
+            data = home.finished.get(task_id, since)
             return None if data is None else self._decode(data)
         return trail
 

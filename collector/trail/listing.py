@@ -8,10 +8,10 @@ from __future__ import annotations
 import heapq
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby, islice, repeat
 from math import inf
 from operator import itemgetter
 from typing import TypeAlias
@@ -28,11 +28,11 @@ STEP = 5_000
 """What a step costs, counted in open trails that are passed by: about two milliseconds."""
 _CHUNK = 1_000
 """Ids that are looked up at once."""
-_THAWED, _VIEW = 4, 150
-"""What it costs to look also among finished trails, and to make a timeline, counted in the same."""
+_QUARTER, _THAWED, _VIEW = 10, 4, 150
+"""What it costs to go to a quarter, to look also among finished trails, and to make a timeline, in the same."""
 _ALL = -1
-_MOST_COST = 250_000
-"""After so much a page ends."""
+_MOST_COST = 150_000
+"""After so much, besides what it shows, a page ends."""
 MOST_LISTED = 1_000
 """Trails per page."""
 _DURATIONS = 1_000
@@ -116,7 +116,8 @@ class Listing:
         """
         found: list[tuple[Mark, Listed]] = []
         most = max(1, min(wanted.limit, MOST_LISTED))
-        walk = _Walk(self._keep, _Filter(wanted, self._rows, self._errors), wanted.after, _MOST_COST)
+        asked = _Filter(wanted, self._rows, self._errors)
+        walk = _Walk(self._keep, asked, wanted.after, _MOST_COST + most * _VIEW)
         for one in walk.steps():
             if one is None:
                 yield None
@@ -170,7 +171,7 @@ class _Filter:
 
     def may_be_in(self, quarter: Quarter) -> bool:
         """Whether a finished trail of a quarter may be wanted."""
-        return bool(quarter.states & self.states) and quarter.until >= self.since
+        return bool(quarter.states & self.states)
 
     def lets_through(self, trail: Trail) -> bool:
         """Whether a trail may be wanted."""
@@ -223,9 +224,12 @@ class _Walk:
 
     def _gather(self, home: Home, number: int, found: dict[Mark, Trail]) -> Iterator[None]:
         """What began then and may be wanted goes into `found`."""
+        self.cost += _QUARTER
         quarter = home.calendar.of(number)
-        is_all = self._asked.may_be_in(quarter)
-        look, cost = (partial(self._keep.look, home), _THAWED) if is_all else (home.open.get, 1)
+        look: Callable[[str], Trail | None] = home.open.get
+        cost = 1
+        if self._asked.may_be_in(quarter):
+            look, cost = partial(self._keep.look, home, since=self._asked.since), _THAWED
         ids = iter([*quarter.ids])
         while chunk := list(islice(ids, _CHUNK)):
             trails = [trail for task_id in chunk if (trail := look(task_id)) is not None]
@@ -250,10 +254,9 @@ class _Walk:
         last = sys.maxsize
         if self._after is not None:
             at, home_name, _ = self._after
-            last = quarter_of(at) - (not home_name)  # `reached` is where its quarter begins
-        spans = ([(number, home) for number in reversed(home.calendar.before(last))] for home in self._keep.homes)
-        merged = heapq.merge(*spans, key=itemgetter(0), reverse=True)
-        for number, placed in groupby(merged, key=itemgetter(0)):
+            last = quarter_of(at) if home_name else quarter_of(at) - 1  # `reached` is where its quarter begins
+        spans = [zip(reversed(home.calendar.before(last)), repeat(home)) for home in self._keep.homes]
+        for number, placed in groupby(heapq.merge(*spans, key=itemgetter(0), reverse=True), key=itemgetter(0)):
             yield number, [home for _, home in placed]
 
 

@@ -1,6 +1,6 @@
 """The slow ways of an event: what is seldom enough, or costs enough, for a call of its own.
 
-Most of all events that do not fit their trail's slots: repeated, the next attempt of a chain, what only `tally` can
+Most of all events that do not fit their trail's slots: repeats, the next attempt of a chain, what only `tally` can
 decide.
 """
 

@@ -78,7 +78,7 @@ class Stitcher:
         self._keep = Keep(bounds, self._settler)
         self._keys = keys
         self.promises = Promises(rows, errors, self._keep, self._settler, grace)
-        self.findings = Findings(rows, errors, self._keep, self._settler, self._notes, grace)
+        self.findings = Findings(rows, errors, self._keep, self._settler, self._notes, self.promises.holes, grace)
         self._misfits = Misfits(
             rows, errors, self._texts, self._settler, self._keep, self.promises, self.findings, grace
         )

@@ -58,7 +58,7 @@ class Links:
     def looked_at(self, until: float) -> None:
         """All trails that came by `until` have been looked at again since, and were indexed then.
 
-        They are let go some a call: with this reference goes the trail, and a minute's trails take long.
+        They are let go some thousands a call: with this reference goes the trail, and a minute's trails take long.
         """
         left = _LET_GO
         while left > 0 and self._waiting and self._waiting[0][0] <= until:

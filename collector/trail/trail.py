@@ -12,16 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from collector.model.event import KIND_CODE
-from collector.trail.lifecycle import (
-    FAILED,
-    FINAL_STATES,
-    RECEIVED,
-    RETRIED,
-    SENT,
-    STARTED,
-    STATES,
-    SUCCEEDED,
-)
+from collector.trail.lifecycle import FAILED, FINAL_STATES, RECEIVED, RETRIED, SENT, STARTED, STATES, SUCCEEDED
 from collector.trail.transitions import DUPLICATE_SUCCESS, FACTS
 from collector.trail.transitions import REDELIVERED as FACT_REDELIVERED
 
@@ -162,7 +153,7 @@ class Trail(msgspec.Struct, gc=False, array_like=True):
     """The label that names the deploy it ran in, `version 1.4`; "" where none is asked for or known."""
 
 
-_SLOTS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))
+_ENDS = ((M_SUCCEEDED, SUCCEEDED), (M_FAILED, FAILED), (M_RETRIED, RETRIED))
 
 
 def slot_facts(trail: Trail) -> list[Fact]:
@@ -185,7 +176,7 @@ def slot_facts(trail: Trail) -> list[Fact]:
     if marks & M_STARTED:
         flags = (UP if marks & M_UP else 0) | (DOWN if marks & M_DOWN else 0) | (WAITED if marks & M_WAITED else 0)
         add(STARTED, trail.started_time, trail.started_at, flags)
-    for mark, kind in _SLOTS:
+    for mark, kind in _ENDS:
         if marks & mark:
             flags = (RAN if marks & M_RAN else 0) | (TOTALLED if marks & M_TOTALLED else 0)
             flags |= DUPLICATE if marks & M_DUPLICATE else 0
@@ -223,20 +214,25 @@ _FLAT = (
     (M_RECEIVED, BITS["received"]),
     (M_SENT, BITS["sent"] | BITS["deferred"]),
 )
-_ENDS = {KIND_CODE[state]: BITS[state] for state in FINAL_STATES}
+_SEEN = (1 << FLAT_KINDS) - 1
+_FINAL = {KIND_CODE[state]: BITS[state] for state in FINAL_STATES}
 _OF_MARKS = [next((bits for mark, bits in _FLAT if marks & mark), _MISSED) for marks in range(1 << FLAT_KINDS)]
+"""The highest kind that was seen of the current attempt decides; with none there is no state."""
 
 
 def may_be(trail: Trail) -> int:
     """BITS of the states that a trail may be in, told without its history."""
-    if not trail.marks & M_IRREGULAR:
-        states = _OF_MARKS[trail.marks & (1 << FLAT_KINDS) - 1]
-        if trail.facts and not trail.marks & M_FINAL:
+    marks = trail.marks
+    if not marks & M_IRREGULAR:
+        states = _OF_MARKS[marks & _SEEN]
+        if marks & M_FINAL:
+            return states
+        if trail.facts:
             states |= BITS["retrying"]
     else:
         states = 0 if trail.end_at else _GOING
         for fact in trail.facts or ():
-            states |= _ENDS.get(fact.kind, 0)
+            states |= _FINAL.get(fact.kind, 0)
     return states | _MISSED if trail.findings else states
 
 

@@ -193,3 +193,24 @@ async def test_what_waits_at_the_stop_is_written(tmp_path) -> None:
     again = open_store(tmp_path, "x")
     assert again.rows("SELECT count(*) FROM kept") == [(20,)]
     assert again.close(60)
+
+
+async def test_a_lost_task_that_never_ends_stays_listed(settings) -> None:
+    """While it is open, after a restart, and when memory has let it go."""
+    clock = ManualClock(T0)
+    settings = msgspec.structs.replace(settings, bounds=Bounds(finished_age=120.0, open_age=3600.0))
+
+    async def lost(asked: Asked) -> list[str]:
+        return [one["task_id"] for one in (await asked.get("/api/tasks", state="lost"))["tasks"]]
+
+    async with running(settings, clock=clock) as made, aiohttp.ClientSession() as http:
+        asked = Asked(made, http)
+        await asked.push(*(event("heartbeat", "", T0 - back, worker="w1") for back in (6, 4, 2, 0)))
+        await asked.push(event("started", "gone", T0, worker="w1", attempt=1))
+        await asked.later(60, lambda: asked.stitcher.reader.find("gone").state == "lost")
+        assert await lost(asked) == ["gone"]
+    async with running(settings, clock=clock) as made, aiohttp.ClientSession() as http:
+        asked = Asked(made, http)
+        assert await lost(asked) == ["gone"]
+        await asked.later(4000, lambda: asked.stitcher.reader.find("gone") is None)
+        assert await lost(asked) == ["gone"]

@@ -152,7 +152,7 @@ def test_each_life_has_its_own_deadline():
 def test_nothing_is_found_across_a_hole_of_the_source():
     """What is missing may lie in the hole: it is counted as not judged, and nothing else."""
     bench = promised()
-    bench.stitcher.promises.gap("s", T + 10, T + 20)
+    bench.stitcher.findings.holes.add("s", T + 10, T + 20)
     bench.stitch(bench.event("sent", 0), bench.event("sent", 30, "b"))
     bench.expire(500)
     assert found(bench) == ([("overdue", 95.0)], 1)
