@@ -267,6 +267,17 @@ def test_a_worker_that_died_is_no_retry():
     assert told(decode(batch(at=T0 + 6))) == [("started", 2)]
 
 
+def test_a_job_that_had_all_its_tries_is_given_up_and_not_tried_once_more():
+    """A look that finds it while it is given up sees the counter of one more try, and a sign that a worker has it."""
+    decode = arq.Decoder()
+    sign = key("arq:in-progress:a", "1", "string")
+    sign[0]["pttl"] = 4000
+    decode(batch(job(), key("arq:retry:a", "1", "string"), sign))
+    assert told(decode(batch(key("arq:retry:a", "2", "string"), sign, at=T0 + 1))) == []
+    refused = key("arq:result:a", packed(_result_with(b"carq.worker\nJobExecutionFailed\n(Vmax\ntR.", t=2)), "string")
+    assert told(decode(batch(refused, at=T0 + 1.1))) == [("failed", 1)]
+
+
 def test_an_id_that_is_used_again_begins_again():
     """A job with a later time of enqueuing is another one."""
     decode = arq.Decoder()
