@@ -70,7 +70,7 @@ def test_a_dead_letter_of_kafka_has_a_clock_that_follows_its_topic(kafka: str, r
     gauge = "dead_letter_expires_seconds"
     daemon.wait(lambda: gauge in daemon.metrics(), PATIENCE, "there is no countdown")
     ((labels, left),) = daemon.metrics()[gauge]
-    assert labels["queue"] == dying
+    assert labels["queue"] == name
     assert 0 <= left <= written + 3600 - time.time() + 60
     asyncio.run(changed(kafka, dying, **{"retention.ms": str(48 * HOUR)}))
     daemon.wait(lambda: clocks(dying) == lives(48 * 3600), PATIENCE, "the change is not seen")

@@ -40,6 +40,7 @@ def test_all_of_it_loads():
         "amqp",
         "celery+amqp",
         "dramatiq+amqp",
+        "dramatiq+redis",
         "bullmq+redis",
         "rq+redis",
         "celery+redis",
