@@ -30,13 +30,7 @@ check: $(VENV)/.dev
 	$(BIN)/tasktrail check rules
 	$(BIN)/tasktrail test rules/shipped_test.yaml
 	$(BIN)/python -m pip check
-	@$(audit)
-
-# Known faults of what we depend on. The list is asked for over the network, so only where somebody has put the tool.
-define audit
-if test -x $(BIN)/pip-audit; then $(BIN)/pip-audit --local --skip-editable; \
-else echo 'make: dependencies were not audited: pip-audit is not in $(VENV), and it asks an advisory service.'; fi
-endef
+	$(BIN)/python -m tests.audit
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m tests.brokers run kafka -- sh -c '$(BIN)/tasktrail bench --kafka "$$TASKTRAIL_TEST_KAFKA" $(ARGS)'

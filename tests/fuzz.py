@@ -44,8 +44,10 @@ MOST_SECONDS = 0.05
 MARGIN = 5 if os.environ.get("CI") else 2
 MOST_TOLD = 2000
 """Events and rejects of one record, but for lists of ours."""
-LONGEST_SWELLING = 200_000
+SWELLINGS = (50_000, 200_000, 1_000_000)
 """Bytes to which a piece of a body is repeated."""
+COLLECTING = (50_000, 20, 100)
+"""When the garbage collector has its turn: as in the daemon."""
 
 MAPPED = mapping.decoder(
     mapping.Mapped(
@@ -89,14 +91,14 @@ def bytes_wrong(chance: random.Random, raw: bytes) -> bytes:
 
 PIECES = (b'"', b"{", b"[", b"]", b"}", b"\\", b"\\u0000", b"\0", b"\xff", b"null", b"1e999", b"-", b",", b":",
           b"9" * 40, b"9" * 400, b"\x80\x04", b"\x95", b"\xdd\x7f\xff\xff\xff", b"\x0a\x00", b"\n", b"NaN",
-          b"\\ud800")  # fmt: skip
+          b"\\ud800", b"[1],", b'{"a":1},', b'"k":1,', b"password=x ")  # fmt: skip
 
 
 def swollen(chance: random.Random, raw: bytes) -> bytes:
     """A piece of it, repeated until it is large: deep nesting, long texts, lists and maps of the same."""
     at = chance.randrange(len(raw) + 1)
     piece = chance.choice((raw[at : at + chance.randint(1, 60)], *PIECES)) or b"["
-    return raw[:at] + piece * (LONGEST_SWELLING // len(piece)) + raw[at:]
+    return raw[:at] + piece * (chance.choice(SWELLINGS) // len(piece)) + raw[at:]
 
 
 def batch_of(chance: random.Random, name: str, count: int) -> Batch:
@@ -234,20 +236,29 @@ def slow(read: Callable[[Batch], None], batch: Batch) -> list[bytes]:
 def fuzz(inputs: int, seed: int) -> dict[str, int]:
     """Read so many inputs over all readers; how many each had. AssertionError, or what a reader raised."""
     counts = dict.fromkeys(READERS, 0)
-    for turn in range(-(-inputs // AT_ONCE)):
-        name = list(READERS)[turn % len(READERS)]
-        form, read = READERS[name]
-        chance = random.Random(f"{seed}/{turn}")
-        batch = batch_of(chance, form, AT_ONCE)
-        try:
-            if spent(read, batch) > MOST_SECONDS:
-                gc.collect()  # it was not the collector's turn that took the time
-                assert not (found := slow(read, batch)), (name, [body[:200] for body in found])
-        except BaseException:
-            print(f"fuzz: seed {seed}, turn {turn}, {name}", file=sys.stderr)
-            raise
-        counts[name] += AT_ONCE
+    usual = gc.get_threshold()
+    gc.set_threshold(*COLLECTING)
+    try:
+        for turn in range(-(-inputs // AT_ONCE)):
+            name = list(READERS)[turn % len(READERS)]
+            one_turn(name, turn, seed)
+            counts[name] += AT_ONCE
+    finally:
+        gc.set_threshold(*usual)
     return counts
+
+
+def one_turn(name: str, turn: int, seed: int) -> None:
+    """Some inputs for one reader."""
+    form, read = READERS[name]
+    batch = batch_of(random.Random(f"{seed}/{turn}"), form, AT_ONCE)
+    try:
+        if spent(read, batch) > MOST_SECONDS:
+            gc.collect()  # it was not the collector's turn that took the time
+            assert not (found := slow(read, batch)), (name, [body[:200] for body in found])
+    except BaseException:
+        print(f"fuzz: seed {seed}, turn {turn}, {name}", file=sys.stderr)
+        raise
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from collector.formats import key_values
 from collector.formats.celery_places import RESULT, TRACE
-from collector.formats.decoded import LONGEST_BODY, Decode, Decoded
+from collector.formats.decoded import Decode, Decoded, check_length
 from collector.formats.remembered import Remembered
 from collector.formats.rq_keys import KEYS
 from collector.model.callmask import mask_call
@@ -113,9 +113,8 @@ Read: TypeAlias = Callable[[str, Mapping[str, Any], bytes], Iterator[Call]]
 def _calls(read: Read, batch: Batch) -> Iterator[tuple[str, str]]:
     """Task ids and what they were called with."""
     for about, body in zip(batch.about or (), batch.bodies, strict=False):
-        if len(body) > LONGEST_BODY:
-            continue
         try:
+            check_length(body)
             for task_id, *parts in read(batch.tap, about, body):
                 told = [part for part in map(_as_text, parts) if part not in _NONE]
                 if told and isinstance(task_id, str):

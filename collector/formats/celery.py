@@ -29,15 +29,18 @@ from collector.formats.celery_messages import (
 )
 from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
 from collector.formats.decoded import (
-    LONGEST_BODY,
+    MOST_ELEMENTS,
     NOT_JSON,
+    SMALL_BODY,
     Decode,
     Decoded,
     Format,
     MalformedError,
     Reject,
     check_length,
+    check_list,
     not_json,
+    too_long,
 )
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -145,7 +148,7 @@ class _Celery:
         """Take records of events at once, where all are regular and none was read before; else False, untouched."""
         part = bodies[start:end]
         try:
-            if max(map(len, part)) > LONGEST_BODY:
+            if max(map(len, part)) > SMALL_BODY:
                 return False
             envelopes = list(map(_regular, part))
             listed = list(map(_told, [envelope.body for envelope in envelopes]))
@@ -220,6 +223,8 @@ class _Celery:
         """One event, or a list of them."""
         if content_type != "application/json":
             content = _as_json(content, content_type)
+        check_length(content)
+        check_list(content)
         try:
             wires = _many(content) if content[:1] == b"[" else [_one(content)]
         except NOT_JSON as error:
@@ -244,7 +249,10 @@ class _Celery:
         if content[:1] != b"[" or isinstance(error, RecursionError):
             raise error
         wires = []
-        for raw in _elements(content):
+        elements = _elements(content)
+        if len(elements) > MOST_ELEMENTS:
+            raise too_long()
+        for raw in elements:
             try:
                 wires.append(_one(raw))
             except NOT_JSON as wrong:

@@ -32,7 +32,15 @@ REASONS: tuple[str, ...] = (
 )
 """Why a body, or one element of a list in it, is not an event. Closed: these become values of a label."""
 
-LONGEST_BODY = 16 * 1024 * 1024  # bytes: sixteen times a Kafka broker's default, and decoded within one stall
+LONGEST_BODY = 8 * 1024 * 1024  # bytes: eight times a Kafka broker's default, and decoded within one stall
+SMALL_BODY = 64 * 1024
+"""Bytes of a body that is read within a few milliseconds, whatever is in it."""
+MOST_CONTAINERS, MOST_COMMAS = 50_000, 200_000
+"""Lists and objects, and what lies between values, in a body: each of them may have to be built."""
+MOST_ELEMENTS = 10_000
+"""Elements of a list of events in one body: so many are read within one short step. A push is split before."""
+COMMAS_AN_ELEMENT = 10
+"""At least so many are believed to be in an event, before anything of a list is read."""
 FIRST_BYTES = 200  # how much of a body is kept for people
 
 
@@ -112,9 +120,24 @@ class MalformedError(Exception):
 
 
 def check_length(body: bytes) -> None:
-    """Raises MalformedError for what is longer than anything that is read."""
+    """Raises MalformedError for what is longer, or made of more parts, than anything that is read."""
+    if len(body) <= SMALL_BODY:
+        return
     if len(body) > LONGEST_BODY:
         raise MalformedError("too_large", f"{len(body)} bytes, at most {LONGEST_BODY} are read")
+    if body.count(b"[") + body.count(b"{") > MOST_CONTAINERS or body.count(b",") > MOST_COMMAS:
+        raise MalformedError("too_large", f"more than {MOST_CONTAINERS} lists or {MOST_COMMAS} commas")
+
+
+def too_long() -> MalformedError:
+    """Of a list that has more elements than are read."""
+    return MalformedError("too_large", f"a list of more than {MOST_ELEMENTS} elements")
+
+
+def check_list(text: bytes) -> None:
+    """Raises MalformedError for a JSON list that is too long, as far as a look tells that costs next to nothing."""
+    if text[:1] == b"[" and text.count(b",") > COMMAS_AN_ELEMENT * MOST_ELEMENTS:
+        raise too_long()
 
 
 NOT_JSON = (msgspec.MsgspecError, ValueError, RecursionError)

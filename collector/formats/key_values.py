@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.decoded import NOT_JSON, Decoded, MalformedError, Reject, not_json
+from collector.formats.decoded import NOT_JSON, Decoded, MalformedError, Reject, check_length, not_json
 from collector.formats.pickled import Made, PickleError, plain
 from collector.formats.remembered import Remembered
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event
@@ -42,6 +42,7 @@ class Telling:
             self._now(times[index])
             before = len(out.events) + len(out.rejects)
             try:
+                check_length(body)
                 self.read(batch.tap, batch.about[index] if batch.about else {}, body, times[index])
             except MalformedError as error:
                 self.reject(error)

@@ -13,15 +13,23 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from collector.formats.decoded import LONGEST_BODY, Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import (
+    LONGEST_BODY,
+    MOST_ELEMENTS,
+    Decoded,
+    Format,
+    MalformedError,
+    Reject,
+    check_length,
+    check_list,
+    too_long,
+)
 from collector.formats.spelling import WHEN, event_of, fields_of, is_filled, misfit
 from collector.model.event import Event
 from collector.model.record import Batch
 
-MOST_ELEMENTS = 10_000
-"""Elements of a list in one body: so many are read within one short step. A push is split before."""
-MOST_COMMAS = 10 * MOST_ELEMENTS
-"""Commas of such a list, before anything of it is read."""
+LONGEST_PACKED = 256 * 1024
+"""Bytes of a msgpack map that is no regular event: what it is made of cannot be told without building it."""
 
 # Every exception type of msgspec's decoders: its own errors and UnicodeDecodeError are ValueErrors.
 _ERRORS = (ValueError, RecursionError, OverflowError)
@@ -140,6 +148,8 @@ def _read_body(out: Decoded, index: int, body: bytes, given: dict[str, Any] | No
     if is_list:
         _read_list(out, index, wire, text, given or {})
     elif text:
+        if wire is _JSON:
+            check_length(text)
         _keep(out, index, _element(wire, text, given or {}))
     elif given is not None:
         _keep(out, index, event_of(given))
@@ -149,14 +159,17 @@ def _read_body(out: Decoded, index: int, body: bytes, given: dict[str, Any] | No
 
 def _read_list(out: Decoded, index: int, wire: _Wire, text: bytes, given: dict[str, Any]) -> None:
     """A list: each element counts by itself. Raises MalformedError where it is not even a list."""
-    if _least_elements(wire, text) > MOST_ELEMENTS:
-        raise _too_long()
+    if wire is _JSON:
+        check_list(text)
+        check_length(text)
+    elif _said_elements(text) > MOST_ELEMENTS:
+        raise too_long()
     try:
         elements = wire.elements(text)
     except _ERRORS as error:
         raise _malformed(error, wire, text) from error
     if len(elements) > MOST_ELEMENTS:
-        raise _too_long()
+        raise too_long()
     for number, element in enumerate(elements):
         try:
             event = None if given else _regular(wire, element)
@@ -165,17 +178,11 @@ def _read_list(out: Decoded, index: int, wire: _Wire, text: bytes, given: dict[s
             out.rejects.append(Reject(index, error.reason, f"element {number}: {error.detail}"))
 
 
-def _least_elements(wire: _Wire, text: bytes) -> int:
-    """How many elements a list has at least, as far as a look tells that costs next to nothing."""
-    if wire is _JSON:
-        return text.count(b",") // (MOST_COMMAS // MOST_ELEMENTS)
+def _said_elements(text: bytes) -> int:
+    """How many elements a msgpack list says it has."""
     size = {0xDC: 2, 0xDD: 4}.get(text[0], 0)
     said = int.from_bytes(text[1 : 1 + size], "big")
     return said if said < len(text) else 0  # else it is cut off, and the decoder says so
-
-
-def _too_long() -> MalformedError:
-    return MalformedError("too_large", f"a list of more than {MOST_ELEMENTS} elements")
 
 
 def _keep(out: Decoded, index: int, event: Event) -> None:
@@ -195,6 +202,8 @@ def _recognised(body: bytes) -> tuple[_Wire, bool, bytes]:
 
 def _element(wire: _Wire, raw: bytes | msgspec.Raw, given: dict[str, Any]) -> Event:
     """One object, completed by the fields of its record. Raises MalformedError."""
+    if wire is _MSGPACK and len(raw) > LONGEST_PACKED:
+        raise MalformedError("too_large", f"{len(raw)} bytes, at most {LONGEST_PACKED} of msgpack are read like this")
     try:
         spelled = wire.spelled(raw)
     except _ERRORS as error:

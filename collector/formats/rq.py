@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from collector.formats import rq_values as values
-from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import Decoded, Format, MalformedError, Reject, check_length
 from collector.formats.key_values import names_of
 from collector.formats.remembered import Remembered
 from collector.formats.rq_keys import KEYS, NOTE, RESULTS, is_mine, told
@@ -118,6 +118,7 @@ class Decoder:
             about = batch.about[index] if batch.about else {}
             before = len(out.events)
             try:
+                check_length(body)
                 self._read(batch.tap, about, body, times[index])
             except MalformedError as error:
                 out.rejects.append(Reject(index, error.reason, error.detail))

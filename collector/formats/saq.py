@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.decoded import Decoded, Format, MalformedError, Reject
+from collector.formats.decoded import Decoded, Format, MalformedError, Reject, check_length
 from collector.formats.key_values import names_of, sign_of_life
 from collector.formats.remembered import Remembered
 from collector.formats.saq_values import ATTEMPTS, Seen, millis, seconds, seen_of, stored_of
@@ -102,6 +102,7 @@ class Decoder:
             self._release(times[index])
             before = len(out.events)
             try:
+                check_length(body)
                 is_told = self._read(batch.tap, batch.about[index] if batch.about else {}, body)
             except MalformedError as error:
                 out.rejects.append(Reject(index, error.reason, error.detail))

@@ -26,6 +26,8 @@ _LONGEST = 300
 """Characters of a place or id."""
 _LARGEST = 4 * 1024 * 1024
 """Bytes of a body that is looked through for its message."""
+_LONGEST_STACK = 64 * 1024
+"""Characters of a stack trace that are: its root is at its end."""
 _FIREHOSE = "amq.rabbitmq.trace"
 _ORIGINAL_ID = ("original_id", "original-id", "message_id")
 _ORIGINAL_STREAM = ("original_stream", "original-stream", "stream")
@@ -91,7 +93,7 @@ def _kafka(batch: Batch, index: int, _event: Event, about: Mapping[str, Any]) ->
 
 def _root_frame(stack: str) -> str:
     """Where the cause at the bottom of a Java stack trace was raised."""
-    parts = reversed(stack.split("Caused by:"))
+    parts = reversed(stack[-_LONGEST_STACK:].split("Caused by:"))
     return next((frame for part in parts if (frame := top_frame(part))), "")
 
 

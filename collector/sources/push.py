@@ -76,8 +76,9 @@ def _split(body: bytes, kind: str) -> list[bytes]:
     except (msgspec.DecodeError, RecursionError):  # the latter where it is nested too deeply
         if kind in _MSGPACK or b"\n" not in body.strip():
             return [body]
-    _bound(body.strip().count(b"\n"), MOST_EVENTS)
-    return [line for line in map(bytes.strip, body.split(b"\n")) if line] or [body]
+    text = body.strip()
+    _bound(text.count(b"\n"), MOST_EVENTS)
+    return [line for line in map(bytes.strip, text.split(b"\n")) if line] or [body]
 
 
 def batches(bodies: Sequence[bytes], *, source: str, place: str, received_at: float, first: int = 1) -> Iterator[Batch]:

@@ -146,6 +146,15 @@ def promote(trail: Trail) -> list[Fact]:
     return facts
 
 
+def land(trail: Trail, when: float) -> list[Fact]:
+    """The start in flight that an irregular trail had then, by `Placed.when`: it is over, though no end is told."""
+    facts = trail.facts or ()
+    starts = [f for f in facts if f.kind == STARTED and is_flying(f) and (f.time or f.at) == when]
+    for fact in starts:
+        fact.flags |= LANDED
+    return starts
+
+
 def beyond(trail: Trail, lives: list[Life], keep: int, settled: float = inf) -> list[Fact]:
     """The oldest facts beyond `keep` that may go.
 

@@ -34,7 +34,7 @@ JUDGED = 1 << 10
 """A verdict took its dead letter down, and nothing takes that up again; with DEAD_DOWN: it ended all the same."""
 
 LANDED = 1 << 11
-"""A start that stays for those behind it to be counted by, and has long ended."""
+"""A start that is over without an end that is there: it stays, for those behind it to be counted by."""
 
 
 class Fact(msgspec.Struct, gc=False, array_like=True):

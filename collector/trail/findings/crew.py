@@ -72,6 +72,8 @@ class Worker(msgspec.Struct, array_like=True):
 
     Told only of those whose restarts can be seen. One that had not restarted sends no heartbeats while it works.
     """
+    idle_since: float = 0.0
+    """Since when all its heartbeats say that it has nothing in hand; 0.0: they do not."""
 
     @property
     def is_up(self) -> bool:
@@ -160,6 +162,8 @@ class Crew:
             self._online(worker, event.time or at, at)
         elif event.kind == "heartbeat":
             worker.beats = _with(worker.beats, at)
+            if at >= newest:
+                worker.idle_since = (worker.idle_since or at) if told == 0 else 0.0
             if event.time is not None:
                 worker.offsets = [*worker.offsets, event.time - at][-SEEN:]
                 self._compare(worker, at)
@@ -285,6 +289,18 @@ class Crew:
             found.append(Departure(worker.offline_at + max(LEAVING_SECONDS, limit) + grace, "offline"))
         found += [Departure(until + grace, "silent") for seen, until in worker.silences if seen >= start.fact.at]
         return min(found, default=None)
+
+    def idle(self, home: int, name: str, started_at: float) -> float | None:
+        """When it is sure that what a worker started then is over, though it told no end: it says that it does nothing.
+
+        Three heartbeats must say so, as many as make a silence. None: it does not say so, or not often enough yet.
+        """
+        worker = self.all.get((home, name))
+        if worker is None or not worker.idle_since:
+            return None
+        since = max(worker.idle_since, started_at)
+        sure = since + worker.patience(since)
+        return sure + self._grace if worker.beats[-1] >= sure else None
 
     def forget(self, at: float) -> None:
         """Let go of those who are gone for long."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import inf
 
 from collector.model.contract import Contracts
-from collector.trail.bend import promote
+from collector.trail.bend import land, promote
 from collector.trail.evidence import Notes
 from collector.trail.findings.asked import asks, first_look, is_plain, is_strict, next_look
 from collector.trail.findings.crew import Crew
@@ -34,8 +34,10 @@ from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
 from collector.trail.terms import Terms
 from collector.trail.trail import (
+    M_END,
     M_IRREGULAR,
     M_SENT,
+    M_STARTED,
     UNKNOWN_LINE,
     Found,
     Trail,
@@ -140,6 +142,10 @@ class Findings:
     def overlook(self, trail: Trail, at: float) -> None:
         """The round came by an open trail that is not over: whether it waits or runs too long for its kind."""
         due = -inf if trail.marks & M_IRREGULAR else next_look(trail, self._terms.of(trail.row), self.usual, at)
+        if trail.marks & (M_STARTED | M_END) == M_STARTED and self.crew.idle(
+            trail.home, trail.worker, trail.started_at
+        ):
+            due = -inf
         if due + self._grace <= at:
             self._look(trail)
         elif due < inf:
@@ -301,6 +307,7 @@ class Findings:
             grace=self._grace,
             error=self._errors.name,
             departure=self._departure(trail.home),
+            idle=lambda start: self.crew.idle(trail.home, start.fact.worker, start.fact.at),
             found=tuple(one for one in trail.findings or () if span[0] <= one.key <= span[1]),
         )
 
@@ -327,9 +334,12 @@ class Findings:
         if kind.is_absence and not self.holes.is_known(source):
             self.unseen += not self.holes.wait(source, self._look_again, trail.home, trail.task_id)
             return inf
-        if kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None:
+        if kind.is_unknown or (kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None):
             found = Found(UNKNOWN_LINE, about.when, verdict.at, row, kind.name)
             self.unseen += 1
+            if kind.is_unknown:
+                self._bend(trail)
+                self._settler.land(land(trail, about.when), verdict.at, self.out)
         elif kind.fact == FACT_LOST:
             self.out.count(row, FACT_LOST, verdict.at)
             self._notes.note(row * STRIDE + FACT_LOST, verdict.at, trail.home, trail.task_id, 0)

@@ -1,4 +1,7 @@
-"""Lost: started, and its worker is gone without an end. Poison: the same task took its worker down twice."""
+"""Lost: started, and its worker is gone without an end. Poison: the same task took its worker down twice.
+
+Unseen end: its worker is there and has nothing in hand. How it ended is not known.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,13 @@ def lost(sight: Sight) -> Iterator[Verdict]:
         departure = sight.departure(start, sight.terms.time_limit or 0.0) if start.fact.worker else None
         if departure is not None and (end_at is None or end_at > departure.at - sight.grace):
             yield Verdict(start, departure.at, f"{departure.how} worker {start.fact.worker}")
+
+
+def unseen_end(sight: Sight) -> Iterator[Verdict]:
+    """One for each start that is in flight by what was told, while its worker has long had nothing in hand."""
+    for start, end_at in executions(sight.life):
+        if end_at is None and start.fact.worker and (at := sight.idle(start)) is not None:
+            yield Verdict(start, at)
 
 
 def after(lives: Iterable[Life], found: Found) -> float | None:

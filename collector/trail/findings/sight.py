@@ -54,5 +54,7 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """The name of an error class."""
     departure: Callable[[Placed, float], Departure | None]
     """Of a start and its longest run in seconds: how its worker left after it, where that is known."""
+    idle: Callable[[Placed], float | None]
+    """Of a start: when it is sure that it is over, because its worker says that it does nothing."""
     found: tuple[Found, ...] = ()
     """What was found of this life so far."""

@@ -9,7 +9,7 @@ import msgspec
 
 from collector.trail.findings.late import forecast, never_started, stuck
 from collector.trail.findings.loop import requeue_loop
-from collector.trail.findings.lost import lost, poison
+from collector.trail.findings.lost import lost, poison, unseen_end
 from collector.trail.findings.policy import backoff, max_attempts, not_retried, not_retryable
 from collector.trail.findings.sight import Sight, Verdict
 from collector.trail.transitions import FINDINGS, LOST, VIOLATIONS
@@ -26,6 +26,8 @@ class Kind(msgspec.Struct, frozen=True):
     """How often it may be found: once for what it is about, for each life, or for the trail."""
     is_absence: bool
     """Whether something that is missing says it: then not across a hole of the source."""
+    is_unknown: bool = False
+    """Whether all that is found is that something is not known: counted by no metric of findings."""
 
     @property
     def name(self) -> str:
@@ -35,6 +37,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 KINDS: tuple[Kind, ...] = (
     Kind(lost, LOST, "fact", is_absence=True),
+    Kind(unseen_end, FINDINGS, "fact", is_absence=True, is_unknown=True),
     Kind(poison, FINDINGS, "life", is_absence=False),
     Kind(max_attempts, VIOLATIONS, "trail", is_absence=False),
     Kind(not_retryable, VIOLATIONS, "trail", is_absence=False),

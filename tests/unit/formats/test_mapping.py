@@ -84,7 +84,7 @@ def test_what_no_line_names_is_ignored_or_rejected():
         (b'{"status": "done"}', "missing_id"),
         (b'{"status": "done", "job": {"id": 1}, "at": "yesterday"}', "bad_time"),
         (b'{"status": "done", "job": {"id": 1}, "tries": 1.5}', "bad_field"),
-        (b"[" * 100_000, "too_deep"),
+        (b"[" * 20_000, "too_deep"),
     ],
 )
 def test_a_bad_message_is_rejected_and_the_next_one_counts(body, reason):

@@ -138,7 +138,7 @@ def test_hostile_records_are_counted_by_reason(name, batches):
     [
         (key("rq:job:a", b'{"status":'), "redis-key", "not_json"),
         (key("rq:job:a", b"[1]"), "redis-key", "not_an_object"),
-        (key("rq:job:a", b'{"a":' + b"[" * 100_000), "redis-key", "too_deep"),
+        (key("rq:job:a", b'{"a":' + b"[" * 20_000), "redis-key", "too_deep"),
         (job(started_at="yesterday"), "redis-key", "bad_time"),
         (job(retries_left="lots"), "redis-key", "bad_field"),
         (entry(type="9"), "redis-stream", "unknown_kind"),

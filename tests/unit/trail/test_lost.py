@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from collector.model.contract import Contract
+from collector.trail.transitions import FACTS, STRIDE
 from tests.unit.trail.conftest import T
 from tests.unit.trail.findings_bench import Court
+
+WORKERS = (("w1", "0"), ("w2", "1"))
+"""How much each has in hand, by its heartbeats."""
 
 
 def started(court, at, task_id="a", worker="w1", **fields):
@@ -74,6 +78,24 @@ def test_a_worker_that_leaves_has_time_to_finish(limit, at):
     assert ("lost", at) not in court.found()
     court.walk(at)
     assert ("lost", at) in court.found()
+
+
+@pytest.mark.case("K05.1")
+def test_what_an_idle_worker_started_is_over_and_nobody_knows_how():
+    """Its end was not told: unknown, no failure and no longer in flight; an end that comes after all counts once."""
+    court = Court()
+    names = [f"t{number}" for number in range(20)]
+    told = [fact for name in names for fact in started(court, 15, name)]
+    busy = [*started(court, 15, "busy", worker="w2")]
+    beats = [sign(court, "heartbeat", at, w, labels={"active": n}) for at in range(0, 200, 2) for w, n in WORKERS]
+    court.feed(*told, *busy, *beats).walk(200)
+    assert ({court.state(name) for name in names}, court.state("busy")) == ({"unknown"}, "started")
+    assert (court.found(), court.counts()) == ([], {"sent": 21, "started": 21})
+    landed = court.stitcher.findings.out.codes
+    assert [FACTS[code % STRIDE] for code in landed] == ["flight_down"] * 20
+    court.feed(court.event("succeeded", 201, "t3", worker="w1")).walk(207)
+    assert (court.state("t3"), court.counts()["succeeded"]) == ("succeeded", 1)
+    assert court.gauge("flight") - len(landed) == 1  # the busy one
 
 
 def test_what_ends_is_not_lost():
