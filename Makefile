@@ -39,6 +39,7 @@ bench-full: bench
 	$(BIN)/python -m collector.bench.memory 1000000
 	$(BIN)/python -m tests.bench.latency
 	$(BIN)/python -m tests.bench.sources
+	$(BIN)/python -m tests.bench.probes rabbitmq
 	$(BIN)/python -m tests.bench.bullmq
 	$(BIN)/python tests/bench/formats.py
 	$(BIN)/python tests/bench/stitch.py

@@ -15,34 +15,37 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from collector import __version__, contractfile, doors, rulefiles, supervisor
+from collector import __version__, supervisor
 from collector.alerting.rulefile import GroupSpec
-from collector.archive import Archive, Kept
-from collector.audience import Audience, understood
-from collector.axis import Axis
-from collector.checkpoints import Checkpoints
+from collector.config import contractfile, rulefiles
+from collector.config.settings import Settings, shown
+from collector.config.shipped import runbooks
 from collector.daemon import Daemon
-from collector.delivery import Delivery
-from collector.doors import Doors
-from collector.heartbeat import beat
-from collector.intake import Lane
-from collector.keeper import Keeper
+from collector.keeping.archive import Archive, Kept
+from collector.keeping.checkpoints import Checkpoints
+from collector.keeping.keeper import Keeper
+from collector.keeping.remembered import Remembered
 from collector.model.alert import Channel
 from collector.model.clock import Clock, SystemClock
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.record import Source
 from collector.model.secret import Secret
-from collector.pipeline import Limits, Pipeline
-from collector.plugs import Feed, feed, pushed, runbooks
-from collector.remembered import Remembered
 from collector.routing.message import Wording
-from collector.settings import Settings, shown
-from collector.soundings import probing
+from collector.shell.axis import Axis
+from collector.shell.delivery import Delivery
+from collector.shell.heartbeat import beat
+from collector.shell.intake import Lane
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
 from collector.state.opened import State, open_state
-from collector.telemetry import Telemetry
 from collector.trail.keep import Bounds
 from collector.web.server import Listener, application
+from collector.wiring import doors
+from collector.wiring.audience import Audience, understood
+from collector.wiring.doors import Doors
+from collector.wiring.plugs import Feed, feed, pushed
+from collector.wiring.soundings import probing
 
 DRAIN_SECONDS = 4.0
 """What is queued for targets is tried for so long at the end."""

@@ -17,30 +17,30 @@ from collector.alerting.budget import BETWEEN_SLOTS
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
-from collector.archive import Archive
-from collector.axis import Axis
-from collector.coverage import covered, draft
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import DeadLetter, Verdict
-from collector.delivery import Delivery
-from collector.fullness import used
-from collector.gate import Gate
-from collector.heartbeat import Signs, late
-from collector.intake import Lane
-from collector.keeper import Keeper
+from collector.keeping.archive import Archive
+from collector.keeping.keeper import Keeper
 from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.contract import Contracts
 from collector.model.errors import ProblemsError
 from collector.model.record import Outcome, Refusals
-from collector.pipeline import Pipeline
 from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
+from collector.shell.axis import Axis
+from collector.shell.coverage import covered, draft
+from collector.shell.delivery import Delivery
+from collector.shell.fullness import used
+from collector.shell.gate import Gate
+from collector.shell.heartbeat import Signs, late
+from collector.shell.intake import Lane
+from collector.shell.pipeline import Pipeline
+from collector.shell.telemetry import EXPOSED, Rejected
+from collector.shell.ticker import target
 from collector.sources import push_spans
 from collector.sources.push import PLACE, batches, split
-from collector.telemetry import EXPOSED, Rejected
-from collector.ticker import target
 from collector.trail.listing import Page, Wanted
 from collector.web.exposition import pieces
 

@@ -11,21 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from collector.alerting.rulefile import GroupSpec
-from collector.axis import Axis
+from collector.config.routefiles import receivers
 from collector.formats import FORMATS, Decode
 from collector.formats.recognise import recognising
-from collector.ingest import chunks
 from collector.model.alert import Alert, Notification
 from collector.model.contract import Contracts
 from collector.model.record import Batch
-from collector.pipeline import Limits, Pipeline
-from collector.routefiles import receivers
 from collector.routing.message import Wording
 from collector.routing.route import is_watchdog
 from collector.routing.routefile import Routing
 from collector.series.expose import totals
-from collector.telemetry import Telemetry
-from collector.ticker import Target
+from collector.shell.axis import Axis
+from collector.shell.ingest import chunks
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
+from collector.shell.ticker import Target
 
 GRID = 10
 """Instants per second at which alerts may start between slots."""

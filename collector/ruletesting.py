@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from collector import rulefiles
 from collector.alerting import verdict
 from collector.alerting.dependencies import connect
 from collector.alerting.expression import RuleError, Selector, rows_of
@@ -28,7 +27,8 @@ from collector.alerting.lifecycle import AlertRule
 from collector.alerting.rulefile import GroupSpec
 from collector.alerting.ruletest import AlertCase, Case, NotificationCase, PromqlCase, Test, TestFile, as_written
 from collector.alerting.verdict import Item, Outcome, TestResult, duration_text
-from collector.axis import Axis
+from collector.config import rulefiles
+from collector.config.routefiles import receivers
 from collector.formats import native
 from collector.model.alert import Alert, Notification
 from collector.model.errors import Problem, TasktrailError
@@ -36,14 +36,14 @@ from collector.model.event import EARLIEST, Event
 from collector.model.labels import Labels
 from collector.model.record import Batch
 from collector.model.stale import STALE
-from collector.pipeline import Limits, Pipeline
 from collector.promql import compile_expr
-from collector.routefiles import receivers
 from collector.routing.message import Wording
 from collector.routing.routefile import Routing
 from collector.series.store import Store
-from collector.telemetry import Telemetry
-from collector.ticker import FUZZ, instant_of
+from collector.shell.axis import Axis
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
+from collector.shell.ticker import FUZZ, instant_of
 
 BASE = EARLIEST
 """When tests with events begin, unless they say it: 2000-01-01T00:00:00Z. Trails know no time before it."""

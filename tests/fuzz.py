@@ -19,7 +19,6 @@ from functools import cache
 
 import msgspec
 
-from collector.axis import Axis
 from collector.bench.load import messages
 from collector.formats import FORMATS, REASONS, Decode, mapping
 from collector.formats.arguments import READERS as CALLS
@@ -28,11 +27,12 @@ from collector.formats.capture import lines, unpack
 from collector.formats.recognise import recognising
 from collector.model.errors import TooManyError
 from collector.model.record import Batch
-from collector.pipeline import Limits, Pipeline
+from collector.shell.axis import Axis
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
+from collector.shell.ticker import Target
 from collector.sources import push, push_spans
 from collector.sources.lines import LineSplitter
-from collector.telemetry import Telemetry
-from collector.ticker import Target
 from collector.trail.keep import Bounds
 from tests.unit.formats import mangled
 from tests.unit.formats.mangled import AT, Record

@@ -33,6 +33,8 @@ class Link:
         """Whether connections are closed as soon as they are made."""
         self.made = 0
         """Connections so far."""
+        self.turns = 0
+        """How often a client spoke after it had heard something, or for the first time: round trips."""
         self._flows = asyncio.Event()
         self._flows.set()
         self._to = host, port
@@ -76,10 +78,12 @@ class Link:
             far_reader, far_writer = await asyncio.open_connection(*self._to)
         except OSError:
             return
+        heard = asyncio.Event()
+        heard.set()
         try:
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(reader, far_writer, None))
-                pumps.create_task(self._pump(far_reader, writer, self._renaming()))
+                pumps.create_task(self._pump(reader, far_writer, heard, None))
+                pumps.create_task(self._pump(far_reader, writer, heard, self._renaming()))
         except* OSError:
             pass
         finally:
@@ -96,12 +100,19 @@ class Link:
         return host + struct.pack(">i", self._to[1]), host + struct.pack(">i", self.port)
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, names: tuple[bytes, bytes] | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        heard: asyncio.Event,
+        names: tuple[bytes, bytes] | None,
     ) -> None:
         while True:
             piece = await reader.read(_PIECE)
             if not piece:
                 raise ConnectionResetError
+            if names is None and heard.is_set():
+                self.turns += 1
+                heard.clear()
             if self.delay:
                 await asyncio.sleep(self.delay)
             await self._flows.wait()
@@ -110,6 +121,7 @@ class Link:
             if names is not None:
                 piece = piece.replace(*names)
                 await self._trickle(piece, writer)
+                heard.set()
             else:
                 writer.write(piece)
                 await writer.drain()

@@ -26,10 +26,10 @@ from msgspec.structs import replace
 
 from collector import app
 from collector.bench.memory import resident
+from collector.config.settings import Bounds, Settings
+from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
 from collector.model.secret import Secret
-from collector.settings import Bounds, Settings
-from collector.source_urls import parse_source
 from tests.brokers.process import free_port
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from collector.delivery import Delivery
-from collector.keeper import Keeper
+from collector.keeping.keeper import Keeper
 from collector.model.alert import Alert, Notification
 from collector.model.clock import SystemClock
 from collector.model.labels import fingerprint, labels_of
-from collector.pipeline import Limits, Pipeline
 from collector.routing.desk import Desk
 from collector.routing.group import Target
 from collector.routing.grouping import Grouping
-from collector.sendqueue import DeliverySettings
+from collector.shell.delivery import Delivery
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.sendqueue import DeliverySettings
+from collector.shell.telemetry import Telemetry
 from collector.state.store import open_store
-from collector.telemetry import Telemetry
 from collector.web.v2_alerts import pieces
 
 COUNT = 10_000

@@ -14,15 +14,15 @@ from functools import partial
 
 import msgspec
 
-from collector import rulefiles
 from collector.alerting.rulefile import GroupSpec
-from collector.axis import Axis
 from collector.bench.load import OPEN, QUEUES, TASKS, messages
+from collector.config import rulefiles
 from collector.formats import native
 from collector.model.record import Batch
-from collector.pipeline import Limits, Pipeline
-from collector.telemetry import Telemetry
-from collector.ticker import Target, instant_of
+from collector.shell.axis import Axis
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
+from collector.shell.ticker import Target, instant_of
 
 BATCH = 500
 TIMES = 10

@@ -16,17 +16,17 @@ from zlib import crc32
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from collector import rulefiles
-from collector.axis import Axis
+from collector.config import rulefiles
 from collector.daemon import Daemon
-from collector.delivery import Delivery
 from collector.formats import native
-from collector.intake import Lane
 from collector.model.clock import SystemClock
 from collector.model.event import Event
-from collector.pipeline import Limits, Pipeline
+from collector.shell.axis import Axis
+from collector.shell.delivery import Delivery
+from collector.shell.intake import Lane
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
 from collector.sources.kafka import KafkaOptions, KafkaSource
-from collector.telemetry import Telemetry
 
 PARTITIONS = 4
 _TASK_ID = re.compile(rb'"task_id":"[0-9a-f]+"')

@@ -19,16 +19,16 @@ import msgspec
 import uvloop
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from collector import rulefiles
-from collector.axis import Axis
 from collector.bench import alerts, events, kafka, rules
 from collector.bench.load import OPEN, messages
+from collector.config import rulefiles
 from collector.formats import native
 from collector.model.event import Event
 from collector.model.record import Batch
-from collector.pipeline import Limits, Pipeline
-from collector.telemetry import Telemetry
-from collector.ticker import Target, instant_of
+from collector.shell.axis import Axis
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
+from collector.shell.ticker import Target, instant_of
 
 BATCH = 500
 TRAILS = 100_000

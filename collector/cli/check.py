@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import yaml
 
-from collector import routefiles, targets
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import RuleFile, load_parts
 from collector.alerting.ruletest import TestFile, unknown_alerts
@@ -20,19 +19,21 @@ from collector.alerting.ruletest import load as load_tests
 from collector.cli.explain import explained
 from collector.cli.ground import ground
 from collector.cli.refused import refused
+from collector.config import routefiles
+from collector.config.settings import Settings
+from collector.config.settings import load as load_settings
+from collector.config.shipped import shipped
+from collector.config.taskfile import load as load_contracts
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
 from collector.model.files import read_text
-from collector.plugs import shipped
 from collector.promql import compile_expr
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load_parts as load_routes
 from collector.routing.unreachable import unreachable, unused
 from collector.ruletesting import rules_of
 from collector.series.celery import UNMEASURED
-from collector.settings import Settings
-from collector.settings import load as load_settings
-from collector.taskfile import load as load_contracts
+from collector.wiring import targets
 
 Whole: TypeAlias = RuleFile | Settings | TestFile | Contracts | Routing
 """What a file says."""

@@ -16,9 +16,9 @@ from http.client import HTTPException
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
+from collector.config.settings import DEFAULT_LISTEN
 from collector.model.errors import TasktrailError
 from collector.model.files import read_text
-from collector.settings import DEFAULT_LISTEN
 
 TIMEOUT = 30.0
 _LONGEST_ERROR = 500

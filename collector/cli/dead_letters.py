@@ -15,10 +15,10 @@ from urllib.parse import quote, urlencode
 from rich.table import Table
 from rich.text import Text
 
-from collector.cli import client, redrive, report
+from collector.cli import client, dead_letter, redrive, report
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import STATES, VERDICTS
-from collector.ledgerfile import ledger_found
+from collector.keeping.ledgerfile import ledger_found
 from collector.model.errors import TasktrailError
 from collector.model.shown import shown
 from collector.state.reading import reading
@@ -116,14 +116,8 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         client.show(found)
         return 0
-    out = report.console()
-    for name, value in found.items():
-        if name != "history" and value not in ("", None, {}):
-            out.print(Text(f"{name:16} {_told(name, value)}"), soft_wrap=True)
-    for entry in found["history"]:
-        why = " ".join(filter(None, (entry["reason"], entry["ticket"] and f"({entry['ticket']})")))
-        line = f"{report.clock(entry['at'])}  {entry['state']:12} {shown(entry['actor'])}  {shown(why)}".rstrip()
-        out.print(Text(line), soft_wrap=True)
+    for line in dead_letter.lines(found):
+        report.console().print(Text(line), soft_wrap=True)
     return 0
 
 
@@ -205,20 +199,16 @@ _ACTIONS = {"redrive": _redrive, "list": _list, "show": _show, "ack": _judge, "r
 def _record(one: dict[str, Any]) -> tuple[str, ...]:
     place = one["place"] or ("(no message)" if one["is_virtual"] else "")
     cells = (one["task"], one["queue"], one["owner"], one["error"], str(one["attempts"]), place)
-    return one["id"], one["state"], report.clock(one["at"]), *map(shown, cells), report.clock(one["expires_at"])
+    return one["id"], one["state"], report.clock(one["at"]), *map(shown, cells), _deleted(one)
+
+
+def _deleted(one: dict[str, Any]) -> str:
+    return report.clock(one["expires_at"]) if one["expires_at"] else shown(one["expires_by"])
 
 
 def _cause(one: dict[str, Any]) -> tuple[str, ...]:
     cells = (one["task"], one["owner"], one["error"], one["message"])
     return one["fingerprint"], str(one["open"]), str(one["total"]), *map(shown, cells), report.clock(one["last_at"])
-
-
-def _told(name: str, value: Any) -> str:
-    if name == "at" or (name.endswith(("_at", "_by")) and isinstance(value, float)):
-        return report.clock(value)
-    if isinstance(value, dict):
-        return " ".join(f"{key}={shown(str(inner))}" for key, inner in value.items())
-    return shown(str(value))
 
 
 def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], empty: str) -> None:

@@ -19,13 +19,13 @@ from collector import app
 from collector.channels.log import LogChannel, LogConfig
 from collector.cli.fleet import Fleet
 from collector.cli.live import LiveView
+from collector.config.settings import DEFAULT_LISTEN, Settings
 from collector.daemon import Daemon
 from collector.documents import Url
 from collector.documents.scalars import parse_duration
 from collector.model.clock import SystemClock
 from collector.model.record import Batch, Intake
-from collector.plugs import Feed
-from collector.settings import DEFAULT_LISTEN, Settings
+from collector.wiring.plugs import Feed
 
 SPEED_UP = 30.0
 SHORTEST_WINDOW = 5.0

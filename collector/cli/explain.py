@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
+from collector.config.settings import Settings
 from collector.formats import capture
 from collector.formats.mapping import told
 from collector.model.errors import TasktrailError
 from collector.model.files import read_bytes
 from collector.model.record import Batch
-from collector.settings import Settings
 
 MOST_SAMPLES = 100
 

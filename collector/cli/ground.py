@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from collector import telemetry
 from collector.alerting.checks import Ground, Known
 from collector.alerting.rulefile import RuleFile
-from collector.plugs import runbooks
+from collector.config.shipped import runbooks
 from collector.series.observe import METRICS
+from collector.shell import telemetry
 
 _TASK = ("task", "queue", "source")
 _SCRAPED = ("job", "instance", "namespace", "pod", "container", "cluster")

@@ -27,6 +27,7 @@ from collector.cli import (
     silence,
     tasks,
     test,
+    top,
 )
 from collector.model.errors import ProblemsError, TasktrailError
 
@@ -51,6 +52,7 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
     "tasks": ("the tasks that a running daemon remembers", tasks.configure, tasks.main),
     "task": ("the timeline of one task, from a running daemon", tasks.configure_task, tasks.main_task),
     "trace": ("all tasks of a trace as a waterfall, from a running daemon", tasks.configure_trace, tasks.main_trace),
+    "top": ("what flows, waits and fires in a running daemon, as it changes", top.configure, top.main),
     "bench": ("measure the pipeline on this machine", bench.configure, bench.main),
 }
 

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from collector import channels, routefiles, targets
+from collector import channels
 from collector.cli import options, samples
+from collector.config import routefiles
 from collector.model.alert import Notification
 from collector.model.errors import ChannelError, ProblemsError
+from collector.wiring import targets
 
 TRY_SECONDS = 20.0
 _NONE = "no target is named: write --notify URL, or the name of a receiver of --routes FILE"

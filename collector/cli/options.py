@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 
+from collector.config.settings import Overrides, Settings, load, override
 from collector.documents import substitute
 from collector.model.errors import Problem, ProblemsError
 from collector.model.files import read_text
 from collector.model.secret import Secret
-from collector.settings import Overrides, Settings, load, override
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from collector.cli import options
+from collector.config.source_urls import SourceUrl, UrlError, parse_source
 from collector.formats.capture import lines
 from collector.model.errors import SourceError, TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
-from collector.plugs import SOURCES
-from collector.source_urls import SourceUrl, UrlError, parse_source
+from collector.wiring.plugs import SOURCES
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -23,6 +23,7 @@ import msgspec
 
 from collector.cli import client, options
 from collector.cli.redriven_on import KINDS, redriven_on
+from collector.config.source_urls import SourceUrl, UrlError, parse_source
 from collector.deadletter import redrive
 from collector.deadletter.redrive import Kind, Letter, Plan
 from collector.documents.scalars import parse_duration
@@ -30,14 +31,15 @@ from collector.model.errors import SourceError, TasktrailError
 from collector.model.redrive import mark_of
 from collector.model.shown import shown
 from collector.redrive.message import GONE, Broker, Message, Place
-from collector.source_urls import SourceUrl, UrlError, parse_source
 
 PATH = "/api/dead-letters"
 POLL_SECONDS = 1.0
 AT_ONCE = 1_000
 """Records per page, and ids per verdict."""
-_ENDS = {"succeeded": True, "dead_lettered": False, "failed": False, "rejected": False, "expired": False}
-"""States of a task in which it is known whether a redrive has helped."""
+_DEAD = ("dead_lettered", "failed")
+"""States of a task in which it died: when it was sent, or again."""
+_ENDS = {"succeeded": True, "rejected": False, "expired": False}
+"""Other states in which it is known whether a redrive has helped."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +54,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=_rate, default=10.0, metavar="N", help="a second (%(default)g); 0: no limit")
     back = "a message that came back so often is left (%(default)d)"
     parser.add_argument("--limit", type=int, default=redrive.LIMIT, metavar="N", help=back)
+    hand = "at most so many under way: sent, and not ended by their trails (%(default)d: no limit)"
+    parser.add_argument("--concurrency", type=_count, default=0, metavar="N", help=hand)
     first = "send one, and wait so long for its success before the rest (%(default)s); 0s: do not"
     parser.add_argument("--canary", default="5m", metavar="TIME", help=first)
 
@@ -61,6 +65,13 @@ def _rate(text: str) -> float:
     if not 0 <= rate < math.inf:
         raise argparse.ArgumentTypeError("a rate is a number from 0")
     return rate
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError("a number from 0")
+    return count
 
 
 class Result(msgspec.Struct, kw_only=True):
@@ -112,6 +123,8 @@ class _Work:
         self._daemon = daemon
         self._asked = asked
         self._result = Result(is_dry=arguments.dry_run)
+        self._hand: dict[str, Letter] = {}
+        """What is under way, where that is limited."""
         try:
             self._patience = parse_duration(arguments.canary)
         except ValueError as error:
@@ -134,20 +147,54 @@ class _Work:
         letters = [letter for letter in plan.letters if letter.id not in sent]
         self._result.known = len(known)
         if self._arguments.dry_run:
-            for part, _ in redrive.batches(letters, 0.0):
-                self._result.sent += len(await self._readable(broker, part))
+            for start in range(0, len(letters), redrive.LARGEST_BATCH):
+                self._result.sent += len(await self._readable(broker, letters[start : start + redrive.LARGEST_BATCH]))
             return
         self._resolve(known)
         if self._patience > 0 and letters:
             letters = await self._canary(broker, letters)
-        for part, pause in redrive.batches(letters, self._arguments.rate):
+        await self._rest(broker, letters)
+
+    async def _rest(self, broker: Broker, letters: list[Letter]) -> None:
+        """At the rate, and never more under way than are allowed."""
+        rate, start = self._arguments.rate, 0
+        while start < len(letters):
             began = time.monotonic()
+            size = min(redrive.batch_size(rate), await self._room())
+            if not size:
+                self._result.stopped = (
+                    f"stopped: of {len(self._hand)} under way none has ended within {self._arguments.canary}; "
+                    f"{len(letters) - start} are left"
+                )
+                return
+            part = letters[start : start + size]
             ready = await self._readable(broker, part)
             if ready:
                 await broker.send(ready)
-                self._result.sent += len(ready)
-                self._resolve([letter for letter in part if letter.id in {message.at.id for message, _ in ready}])
-            await asyncio.sleep(max(0.0, pause - (time.monotonic() - began)))
+                sent = {message.at.id for message, _ in ready}
+                self._note([letter for letter in part if letter.id in sent])
+            start += size
+            if rate > 0:
+                await asyncio.sleep(max(0.0, len(part) / rate - (time.monotonic() - began)))
+
+    def _note(self, sent: list[Letter]) -> None:
+        """These were sent."""
+        self._result.sent += len(sent)
+        if self._arguments.concurrency:
+            self._hand |= {letter.id: letter for letter in sent}
+        self._resolve(sent)
+
+    async def _room(self) -> int:
+        """How many may go now, once any may; 0: none of those under way has ended in time."""
+        most = self._arguments.concurrency or math.inf
+        until = time.monotonic() + (self._patience or math.inf)
+        while len(self._hand) >= most:
+            self._hand = {name: letter for name, letter in self._hand.items() if self._became(letter) is None}
+            if len(self._hand) >= most:
+                if time.monotonic() >= until:
+                    return 0
+                await asyncio.sleep(POLL_SECONDS)
+        return int(min(most - len(self._hand), redrive.LARGEST_BATCH))
 
     async def _canary(self, broker: Broker, letters: list[Letter]) -> list[Letter]:
         """Send the first that can be; the rest, once it has succeeded, else nothing."""
@@ -175,17 +222,20 @@ class _Work:
         """Whether the canary has succeeded, once that is known; None where it is not in time."""
         until = time.monotonic() + self._patience
         while time.monotonic() < until:
-            if self._is_taken_up(letter):
-                trail = self._get(f"/api/tasks/{quote(letter.task_id, safe='')}") or {}
-                if trail.get("state") in _ENDS:
-                    return _ENDS[trail["state"]]
+            if (became := self._became(letter)) is not None:
+                return became
             await asyncio.sleep(POLL_SECONDS)
         return None
 
-    def _is_taken_up(self, letter: Letter) -> bool:
-        """Whether the daemon has seen it sent: until then the task's state is that of its death."""
-        record = self._get(f"{PATH}/{letter.id}") or {}
-        return record.get("state") == "redriven"
+    def _became(self, letter: Letter) -> bool | None:
+        """Whether a redriven one has succeeded; None while that is not known."""
+        trail = self._get(f"/api/tasks/{quote(letter.task_id, safe='')}") or {"state": "unknown"}
+        if trail["state"] not in _DEAD:
+            return _ENDS.get(trail["state"])
+        asked = urlencode({"task_id": letter.task_id, "source": letter.source, "limit": 1})
+        newest = self._get(f"{PATH}?{asked}")["dead_letters"]
+        has_died_again = bool(newest) and newest[0]["id"] != letter.id
+        return False if has_died_again else None
 
     async def _readable(self, broker: Broker, letters: Sequence[Letter]) -> list[tuple[Message, str]]:
         """The messages that can be sent, with their marks; the others are counted by reason."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from collector import clients
+from collector.config.source_urls import SourceUrl
 from collector.deadletter.redrive import Kind
 from collector.model.clock import SystemClock
 from collector.redrive.kafka import KafkaRedrive
@@ -15,8 +15,8 @@ from collector.redrive.rabbitmq import RabbitRedrive
 from collector.redrive.redis_jobs import DRAMATIQ, RQ
 from collector.redrive.redis_server import RedisRedrive
 from collector.redrive.redis_stream import STREAM
-from collector.source_urls import SourceUrl
 from collector.sources import amqp_wire, kafka_client, redis_wire
+from collector.wiring import clients
 
 KINDS: Mapping[str, Kind] = {
     "kafka": "kafka",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from collector import app, contractfile, doors, rulefiles
+from collector import app
+from collector.config import contractfile, rulefiles
+from collector.config.settings import Overrides, Settings, override
 from collector.documents import Place
 from collector.documents.nodes import parse
 from collector.model.errors import Problem, ProblemsError
-from collector.settings import Overrides, Settings, override
+from collector.wiring import doors
 
 
 def refused(path: str, text: str, settings: Settings) -> list[Problem]:

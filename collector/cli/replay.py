@@ -13,15 +13,15 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from collector import contractfile, routefiles, rulefiles
 from collector.cli import diff, report
+from collector.config import contractfile, routefiles, rulefiles
+from collector.config.shipped import runbooks
 from collector.documents.scalars import parse_duration
 from collector.formats import FORMATS, capture
 from collector.model.alert import Alert
 from collector.model.errors import TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
 from collector.model.shown import shown
-from collector.plugs import runbooks
 from collector.replaying import Replay
 from collector.routing.message import Wording
 from collector.sources.file import STDIN, FileOptions, FileSource
@@ -119,11 +119,11 @@ def _result(arguments: argparse.Namespace, replays: list[Replay]) -> dict[str, A
     result = replays[0].result()
     stitcher = replays[0].pipeline.stitcher
     if arguments.trails:
-        result["trails"] = {trail.task_id: trail.summary() for trail in stitcher.trails()}
+        result["trails"] = {trail.task_id: trail.summary() for trail in stitcher.reader.trails()}
     if arguments.task:
-        result["task"] = stitcher.find(arguments.task)
+        result["task"] = stitcher.reader.find(arguments.task)
     if arguments.trace:
-        result["trace"] = stitcher.trace(arguments.trace)
+        result["trace"] = stitcher.reader.trace(arguments.trace)
     if arguments.diff:
         result["diff"] = diff.difference(*(one.result() for one in replays))
     return result

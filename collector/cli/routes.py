@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from collector import routefiles, targets
 from collector.cli import options
+from collector.config import routefiles
 from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.labels import Labels, labels_of
 from collector.routing.grouping import group_key
@@ -18,6 +18,7 @@ from collector.routing.matchers import parse_matcher, written
 from collector.routing.route import BUILT_IN, Route, match
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load as load_text
+from collector.wiring import targets
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -14,19 +14,21 @@ from contextlib import suppress
 import uvloop
 from aiohttp.http_exceptions import HttpProcessingError
 
-from collector import app, routefiles, rulefiles, targets
+from collector import app
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import load as load_rules
 from collector.cli import options
 from collector.cli.ground import ground
 from collector.cli.lines import JsonLines, TextLines, UnheldHandler
+from collector.config import routefiles, rulefiles
+from collector.config.settings import Log, Settings
 from collector.daemon import Daemon
 from collector.model.errors import TasktrailError
 from collector.model.files import read_text
 from collector.promql import compile_expr
 from collector.routing.unreachable import unreachable
-from collector.settings import Log, Settings
-from collector.telemetry import log
+from collector.shell.telemetry import log
+from collector.wiring import targets
 
 configure = options.configure
 

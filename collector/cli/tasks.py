@@ -44,6 +44,9 @@ def main(arguments: argparse.Namespace) -> int:
         raise TasktrailError("--draft belongs to `tasks coverage`")
     asked = {name: getattr(arguments, name) for name in ("state", "task", "queue", "error", "since", "limit", "after")}
     page = _answer(arguments, "/api/tasks", asked)
+    while page["next"] and (lacking := int(asked["limit"]) - len(page["tasks"])) > 0:  # a page may be short
+        further = _answer(arguments, "/api/tasks", {**asked, "after": page["next"], "limit": str(lacking)})
+        page = {"tasks": page["tasks"] + further["tasks"], "next": further["next"]}
     if arguments.json:
         _print_json(page)
         return 0

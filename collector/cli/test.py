@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from collector import routefiles
 from collector.alerting.ruletest import load
 from collector.alerting.verdict import Outcome, TestResult, duration_text, explain
+from collector.config import routefiles
 from collector.model.errors import Problem, ProblemsError
 from collector.model.files import read_text
 from collector.promql import compile_expr

@@ -30,7 +30,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """When the first of them is deleted."""
 
 
-def _is_lying(one: DeadLetter) -> bool:
+def is_lying(one: DeadLetter) -> bool:
+    """Whether its message is somewhere, and something is owed of it."""
     return not one.is_ended and not one.is_virtual and one.state != "expired"
 
 
@@ -50,6 +51,8 @@ class Clocks:
     def __init__(self, records: Mapping[str, DeadLetter]) -> None:
         self._records = records
         self._groups: dict[Names, _Group] = {}
+        self._places: dict[tuple[str, str], set[str]] = {}
+        """Source and place that is asked how long it keeps what lies there → what does."""
         self._expiring: _Heap = []
 
     def note(self, one: DeadLetter) -> None:
@@ -60,9 +63,11 @@ class Clocks:
             group = self._groups[names] = _Group()
         if one.state in UNREVIEWED:
             heapq.heappush(group.unreviewed, (one.at, one.id))
-        if not _is_lying(one):
-            group.lying.discard(one.id)
+        if not is_lying(one):
+            self.forget(one)
             return
+        if one.found.read_by:
+            self._places.setdefault((one.found.read_by, one.found.place), set()).add(one.id)
         if one.id not in group.lying:
             group.lying.add(one.id)
             heapq.heappush(group.oldest, (one.at, one.id))
@@ -71,7 +76,12 @@ class Clocks:
             heapq.heappush(self._expiring, (one.found.expires_at, one.id))
 
     def forget(self, one: DeadLetter) -> None:
-        """A record that left the ledger."""
+        """A record that left the ledger, or lies nowhere any more."""
+        place = one.found.read_by, one.found.place
+        if place in self._places:
+            self._places[place].discard(one.id)
+            if not self._places[place]:
+                del self._places[place]
         group = self._groups.get((one.task, one.queue, one.source))
         if group is not None:
             group.lying.discard(one.id)
@@ -83,19 +93,27 @@ class Clocks:
             standing = Standing(
                 lying=len(group.lying),
                 unreviewed_since=unreviewed,
-                lying_since=self._first(group.oldest, _is_lying),
-                expires_at=self._first(group.expiring, _is_lying, by_expiry=True),
+                lying_since=self._first(group.oldest, is_lying),
+                expires_at=self._first(group.expiring, is_lying, by_expiry=True),
             )
             if not group.lying and unreviewed is None and self._groups.get(names) is group:
                 del self._groups[names]
             yield names, standing
 
+    def places(self, source: str) -> list[str]:
+        """Where something lies, of the places that a source is asked about."""
+        return [place for name, place in self._places if name == source]
+
+    def lying(self, source: str, place: str) -> list[str]:
+        """What lies in one of them."""
+        return list(self._places.get((source, place), ()))
+
     def expired(self, at: float) -> Iterator[DeadLetter]:
-        """Those whose message should be gone by now, each once."""
+        """Those whose message should be gone by now, each once; a place that is asked says so itself."""
         while self._expiring and self._expiring[0][0] <= at:
             due, name = heapq.heappop(self._expiring)
             one = self._records.get(name)
-            if one is not None and _is_lying(one) and one.found.expires_at == due:
+            if one is not None and is_lying(one) and one.found.expires_at == due and not one.found.read_by:
                 yield one
 
     def _first(self, heap: _Heap, holds: Callable[[DeadLetter], bool], *, by_expiry: bool = False) -> float | None:

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from collector.deadletter.clocks import Clocks
+from collector.deadletter.clocks import Clocks, is_lying
 from collector.deadletter.record import (
     FOLLOWING,
     OBSERVED,
@@ -25,10 +25,13 @@ from collector.deadletter.record import (
     State,
     Verdict,
     checked,
+    dated,
     filled,
     record,
+    topic_of,
 )
 from collector.model.death import Death, Ending
+from collector.model.keeping import Keeping
 
 REASONS: tuple[str, ...] = (
     "ledger_ended",  # more records than the bound: the first to end left before its time
@@ -39,6 +42,8 @@ DIED_AGAIN = "what had ended it was of another life"
 DELETED = "the place where it lay keeps it no longer"
 MOST_EXPIRED = 1_000
 """In one step."""
+STEP = 500
+"""Records that are dated in one step."""
 SAME_DEATH = 0.001
 """Seconds within which two times are the same: they are written with milliseconds."""
 Told: TypeAlias = Literal["new", "known", "ended"]
@@ -136,6 +141,22 @@ class Ledger:
                 break
             self._forget(name)
         return gone
+
+    def keep(self, source: str, keeping: Keeping, at: float) -> Iterator[None]:
+        """Places that a source is asked about say how long they keep what lies there. None after each short step."""
+        for place in self.clocks.places(source):
+            kept, begin = keeping.kept.get(topic_of(place)), keeping.begins.get(place, 0)
+            for number, name in enumerate(self.clocks.lying(source, place), 1):
+                one = self.records.get(name)
+                if one is None or not is_lying(one):
+                    continue
+                if int(one.found.receipt) < begin:
+                    self._turn(one, "expired", at, OBSERVED, one.found.expires_by or DELETED)
+                elif (found := dated(one.found, kept)) != one.found:
+                    self._put(msgspec.structs.replace(one, found=found), one)
+                if number % STEP == 0:
+                    yield
+            yield
 
     # What people decide
 

@@ -12,6 +12,7 @@ import msgspec
 
 from collector.deadletter.fingerprint import fingerprint
 from collector.model.death import Death
+from collector.model.keeping import Kept
 
 State: TypeAlias = Literal["open", "acknowledged", "redriven", "discarded", "compensated", "expired"]
 STATES: tuple[State, ...] = ("open", "acknowledged", "redriven", "discarded", "compensated", "expired")
@@ -68,6 +69,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the message."""
     preview: str = ""
     """Its first bytes, masked."""
+    written_at: float | None = None
+    """When it was written there, as its place says."""
+    read_by: str = ""
+    """The source that read it there, where that one is asked how long it is kept."""
     expires_at: float | None = None
     expires_by: str = ""
     """What deletes it then."""
@@ -192,6 +197,19 @@ def record(death: Death, found: Found, owner: str, review_within: float | None) 
         review_by=None if review_within is None else death.at + review_within,
         state_at=death.at,
     )
+
+
+def topic_of(place: str) -> str:
+    """Of a place `topic/partition`."""
+    return place.rpartition("/")[0]
+
+
+def dated(found: Found, kept: Kept | None) -> Found:
+    """The same with when it is deleted, for all that is known of how long its place keeps it."""
+    if kept is None:
+        return found
+    at = None if kept.seconds is None or found.written_at is None else found.written_at + kept.seconds
+    return msgspec.structs.replace(found, expires_at=at, expires_by=kept.by)
 
 
 def filled(one: DeadLetter, found: Found) -> DeadLetter:

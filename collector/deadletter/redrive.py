@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -29,6 +29,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     task_id: str
+    source: str
     place: str
     receipt: str
     target: str
@@ -117,7 +118,7 @@ def _letter(one: Fields, kind: Kind, lies_in: str) -> Letter | None:
         return None
     if kind == "rabbitmq":  # what comes over an exchange has died there: where it lies now, no record says
         place = lies_in or ("" if "/" in place else place)
-    said = {"id": one["id"], "task_id": one["task_id"], "place": place, "receipt": receipt}
+    said = {"place": place, **{name: one[name] for name in ("id", "task_id", "source", "receipt")}}
     return Letter(**said, target=found[0], partition=found[1])
 
 
@@ -166,9 +167,6 @@ def mark(letter: Letter, before: Mark | None, limit: int) -> Mark | str:
     return Mark(letter.id, number, letter.task_id)
 
 
-def batches(letters: Sequence[Letter], rate: float) -> Iterator[tuple[Sequence[Letter], float]]:
-    """Letters that go together, and the seconds until the next ones; `rate` a second, 0: as fast as it goes."""
-    size = LARGEST_BATCH if rate <= 0 else max(1, min(LARGEST_BATCH, int(rate)))
-    for start in range(0, len(letters), size):
-        part = letters[start : start + size]
-        yield part, len(part) / rate if rate > 0 else 0.0
+def batch_size(rate: float) -> int:
+    """How many letters go together, at so many a second; 0: as fast as it goes."""
+    return LARGEST_BATCH if rate <= 0 else max(1, min(LARGEST_BATCH, int(rate)))

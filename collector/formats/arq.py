@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from collector.formats import key_values as values
-from collector.formats.decoded import Format, MalformedError
+from collector.formats.decoded import Format
 from collector.formats.remembered import Remembered
-from collector.formats.tries import JOBS, Job, Tries
+from collector.formats.tries import JOBS, RUN_SECONDS, Job, Tries
 from collector.model.event import EARLIEST, LATEST
 
 _KEY = re.compile(r"arq:(?P<kind>job|in-progress|retry|result):(?P<id>.+)", re.DOTALL)
@@ -123,7 +123,9 @@ class Decoder(values.Telling):
             if isinstance(pttl, int) and 0 < pttl < _LONGEST_MILLIS:
                 job.expires = at + pttl / 1000
                 job.lasts = max(job.lasts, pttl / 1000)
-        self._tries.runs(job)
+        # The counter and this sign are there, too, while arq gives up a job that had all its tries.
+        if job.tries <= 1 or at - job.looked >= RUN_SECONDS:
+            self._tries.runs(job)
 
     def _counted(self, job: Job, body: bytes, _about: Mapping[str, Any], at: float) -> None:
         """The counter of tries."""
@@ -145,9 +147,7 @@ class Decoder(values.Telling):
     def _result(self, job: Job, body: bytes, _about: Mapping[str, Any], _at: float) -> None:
         """How it ended."""
         told = values.fields_of(values.raw_of(values.value_of(body)), needs=("t", "f", "et", "s", "st", "ft"))
-        began, ended = values.millis(told["st"]), values.millis(told["ft"])
-        if began is None or ended is None:
-            raise MalformedError("bad_time", "`st` and `ft` are no times")
+        began, ended = values.span_of(told)
         count = values.count_of(told["t"])
         if not self._tries.named(job, told["f"], values.millis(told["et"]), values.text_of(told.get("q"))):
             return

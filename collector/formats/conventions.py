@@ -163,8 +163,11 @@ def role_of(name: str, retry: tuple[str, ...] = (), dead_letter: tuple[str, ...]
 
 
 def main_of(name: str) -> str:
-    """The topic that a retry topic retries, by what it is called: `orders-retry-0` → `orders`; else the name itself."""
-    return _RETRY_NAME.sub("", name) or name
+    """The topic whose messages these are, by what a retry or dead-letter topic is called: `orders.DLT` → `orders`.
+
+    A name that says nothing of that is given back.
+    """
+    return _RETRY_NAME.sub("", _DEAD_NAME.sub("", name)) or name
 
 
 def attempt_before(name: str) -> int | None:

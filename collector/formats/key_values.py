@@ -164,6 +164,14 @@ def millis(value: Any) -> float | None:
     return value / 1000 if EARLIEST * 1000 <= value < LATEST * 1000 else None
 
 
+def span_of(told: Mapping[str, Any]) -> tuple[float, float]:
+    """When a result's try began and ended. Raises MalformedError."""
+    began, ended = millis(told["st"]), millis(told["ft"])
+    if began is None or ended is None:
+        raise MalformedError("bad_time", "`st` and `ft` are no times")
+    return began, ended
+
+
 def count_of(value: Any) -> int:
     """A small number, also as text. Raises MalformedError."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):

@@ -113,7 +113,8 @@ class _Decoder:
             role = said.role
         before = self._before(message, said)
         original = _original(message, said) or (before.place if before else None)
-        queue = before.queue if before and role != "main" else (_topic_of(message, original, said) or message.where)
+        here = message.where if role == "main" else main_of(message.where)
+        queue = before.queue if before and role != "main" else (_topic_of(message, original, said) or here)
         known = redriven.task_id if redriven else (message.first(_ID) or (before.task_id if before else None))
         task_id = known or original or message.place
         self._remember(_Seen(task_id, queue, message.where, message.place))
@@ -132,7 +133,7 @@ class _Decoder:
         if original is not None:
             self._kafka.moved_on(original)
         # Named rather than remembered: an entry's id is unique in its own stream only.
-        stream = _topic_of(message, original, None) or (before.where if before else queue)
+        stream = _topic_of(message, original, None) or (before.where if before else message.where)
         moved = self._redis.died(stream, original or "", message.first(_DELIVERIES), message.at)
         if role == "retry":
             return [{**common, "kind": "retried", **_failure(message, said, role)}]

@@ -156,9 +156,7 @@ class Decoder(values.Telling):
     def _result(self, job: Job, raw: bytes) -> None:
         """How it ended."""
         told = values.fields_of(raw, needs=("f", "s", "st", "ft", "t"))
-        began, ended = values.millis(told["st"]), values.millis(told["ft"])
-        if began is None or ended is None:
-            raise MalformedError("bad_time", "`st` and `ft` are no times")
+        began, ended = values.span_of(told)
         count = values.count_of(told["t"])
         if not self._tries.named(job, told["f"], values.millis(told.get("ct"))) or job.stopped == ended:
             return

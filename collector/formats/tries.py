@@ -63,7 +63,7 @@ class Job(msgspec.Struct):
     is_noted: bool = False
     """Whether notifications tell of it: then looks are late."""
     looked: float = 0.0
-    """When a try was last found by a look."""
+    """When a try, or the end, was last found by a look."""
     is_unheard: bool = False
     """Whether no notification has told of that try."""
 
@@ -120,6 +120,8 @@ class Tries:
 
     def heard(self, job: Job, at: float) -> None:
         """It was heard of, but not yet its name."""
+        if self._is_past(job, at):
+            return
         if not job.is_sent:
             job.born = None if job.is_over else job.born
             self._wait(job, at + NAME_SECONDS)
@@ -139,9 +141,13 @@ class Tries:
     def noted(self, job: Job, at: float) -> bool:
         """A notification tells of a try; whether it is news, and not of one that a look found, which may be over."""
         job.is_noted = True
-        is_news = not (job.is_unheard and at - job.looked < LOOK_SECONDS)
+        is_news = not (job.is_unheard and at - job.looked < LOOK_SECONDS) and not self._is_past(job, at)
         job.is_unheard = False
         return is_news
+
+    def _is_past(self, job: Job, at: float) -> bool:
+        """Whether what is heard was before the end, which was read. An id that is used again is read, too."""
+        return job.is_over and at - job.looked < LOOK_SECONDS
 
     def counted(self, job: Job, count: int, at: float) -> None:
         """So many tries were counted by now."""
@@ -210,7 +216,7 @@ class Tries:
         if last > 0 and not job.is_told:
             self._start(job, time=began if ran else job.began, worker=fields.get("worker") if ran else None)
         job.is_running = job.owes = False
-        job.is_over, job.sure_at = True, 0.0
+        job.is_over, job.sure_at, job.looked = True, 0.0, self._at
         self._waiting.pop(job.task_id, None)
         self._fact(job, kind, attempt=last or None, **fields)
 

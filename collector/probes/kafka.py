@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 MOST_GROUPS = 200
 """Groups that are asked about, where the configuration names none."""
-AT_ONCE = 10
-"""Questions that are under way together."""
+AT_ONCE = 100
+"""Questions that are under way together: groups are asked one by one, and none waits for the answer to another."""
 ANSWER_SECONDS = 20.0
 CLOSE_SECONDS = 2.0
 

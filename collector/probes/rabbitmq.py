@@ -18,8 +18,8 @@ from collector.model.secret import Secret
 from collector.probes.celery import is_work
 from collector.probes.reading import Reading, State
 
-MOST_DECLARED = 100
-"""Queues that are declared passively: each takes a channel."""
+MOST_DECLARED = 5_000
+"""Queues that are declared passively: what more would cost, the management API gives for one question."""
 LARGEST = 32 * 1024 * 1024
 """Bytes of an answer of the management API."""
 ANSWER_SECONDS = 20.0

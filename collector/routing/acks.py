@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
-from collector.model.labels import Labels
-from collector.routing.keeping import InMemory, Keep
+from collector.routing.keeping import Ack, Keep
 
 LASTS = 24 * 3600.0
 """Seconds that an ack holds where nothing else is said."""
@@ -20,23 +17,11 @@ MOST = 50_000
 """Acks that are kept; beyond, the oldest goes."""
 
 
-class Ack(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has taken which alert upon themselves, and why. Times are Unix seconds."""
-
-    fingerprint: str
-    author: str
-    reason: str = ""
-    created_at: float
-    expires_at: float
-    labels: Labels = ()
-    """Of the alert, for people."""
-
-
 class Acks:
     """All acks; `keep` is where they outlive the process."""
 
     def __init__(self, keep: Keep | None = None) -> None:
-        self._keep = keep or InMemory()
+        self._keep = keep or Keep()
         self._all: dict[str, Ack] = {ack.fingerprint: ack for ack in self._keep.acks()}
 
     def __len__(self) -> int:

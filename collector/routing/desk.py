@@ -16,19 +16,19 @@ from collector.model.alert import Alert
 from collector.model.labels import Labels, fingerprint, labels_of
 from collector.model.shown import shown
 from collector.routing import links as signed
-from collector.routing.acks import Ack, Acks
+from collector.routing.acks import Acks
 from collector.routing.external import External, Posted
 from collector.routing.flapping import Flapping
 from collector.routing.group import Group, Target
 from collector.routing.grouping import Grouping
 from collector.routing.inhibition import InhibitRule
-from collector.routing.keeping import InMemory, Keep
+from collector.routing.keeping import Ack, Keep, Silence
 from collector.routing.links import Link
 from collector.routing.matchers import matcher, written
 from collector.routing.message import Wording, iso
 from collector.routing.route import BUILT_IN, DRILL, Route, destinations, drill_of, muted, walk
 from collector.routing.routefile import Routing
-from collector.routing.silences import Silence, Silences
+from collector.routing.silences import Silences
 from collector.routing.standing import Standing
 
 ONE_OUTAGE = InhibitRule(
@@ -70,7 +70,7 @@ class Desk:
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
         """`say` is told, in a line each, what people have done: there must be a record of who quieted what."""
-        keep = keep or InMemory()
+        keep = keep or Keep()
         self.silences = Silences(keep)
         self.acks = Acks(keep)
         self.flapping = Flapping()

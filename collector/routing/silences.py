@@ -8,16 +8,13 @@ the past; else the old one ends now and a new one begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
 
 import msgspec
 
 from collector.model.alert import Alert
-from collector.model.labels import Labels, Matcher
-from collector.routing.keeping import InMemory, Keep
+from collector.model.labels import Labels
+from collector.routing.keeping import Keep, Silence, SilenceState
 from collector.routing.matchers import hold, order
-
-SilenceState: TypeAlias = Literal["expired", "active", "pending"]
 
 RETAINED = 120 * 3600.0
 """Seconds that an expired silence is kept, as in Alertmanager."""
@@ -31,24 +28,6 @@ REMEMBERED = 50_000
 
 class Unknown(Exception):  # noqa: N818  a word of the protocol: there is none of that id
     """No silence has this id."""
-
-
-class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """One silence. Times are Unix seconds."""
-
-    id: str
-    matchers: tuple[Matcher, ...]
-    starts_at: float
-    ends_at: float
-    updated_at: float = 0.0
-    created_by: str
-    comment: str
-
-    def state(self, now: float) -> SilenceState:
-        """What it is at an instant."""
-        if now < self.starts_at:
-            return "pending"
-        return "active" if now < self.ends_at else "expired"
 
 
 def problem(silence: Silence) -> str:
@@ -82,7 +61,7 @@ class Silences:
     """All silences; `keep` is where they outlive the process."""
 
     def __init__(self, keep: Keep | None = None) -> None:
-        self._keep = keep or InMemory()
+        self._keep = keep or Keep()
         self._all: dict[str, Silence] = {one.id: one for one in self._keep.silences()}
         self._matching: dict[str, tuple[Silence, ...]] = {}
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from collector.routing.acks import Ack
+from collector.routing.keeping import Ack
 
 Activity: TypeAlias = Literal["active", "suppressed", "unprocessed"]
 

@@ -26,6 +26,8 @@ from collector.model.secret import Secret
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
 CLOSE_SECONDS = 1.0
+FRAMES = 1_000
+"""Frames that wait to be written; the library's own bound is 10."""
 HEARTBEAT_SECONDS = 10
 
 PROPERTIES = (
@@ -93,8 +95,12 @@ def library() -> Any:
     """aio-pika. Raises SourceError where the extra is not installed."""
     try:
         import aio_pika  # noqa: PLC0415 an extra: only who reads AMQP needs it
+        import aiormq  # noqa: PLC0415 what it is made of
     except ImportError as error:
         raise SourceError("AMQP sources need aio-pika: pip install tasktrail[amqp]", retryable=False) from error
+    # A channel that the broker closes is answered over a queue; where that is full the answer is dropped, and with it
+    # the connection as soon as the number is used again. Many close at once when many queues are not there.
+    aiormq.Connection.FRAME_BUFFER_SIZE = FRAMES
     # Its own log repeats, with tracebacks, what becomes a SourceError here.
     for name in ("aio_pika", "aiormq"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collector.model.redrive import HEADER
 from collector.sources.redis_watch import Channel, Follow, Keys, Watch
 
+
+def _notified(pattern: str, key: str) -> Channel:
+    """The server notifies of keys (a glob): those that match (an expression) are read."""
+    follow = Follow(name=f"__keyspace@.+?__:(?P<key>{key})", read=("{key}",))
+    return Channel(pattern=f"__keyspace@{{db}}__:{pattern}", follow=(follow,))
+
+
 _RQ_JOB = ("{prefix}:job:{id}",)
 _RQ_RESULTS = ("{prefix}:results:{id}",)
 _RQ_MEMBER = Follow(name="(?P<id>.+)", read=_RQ_JOB, entries=_RQ_RESULTS)
@@ -143,12 +150,7 @@ DRAMATIQ = Watch(
         Keys(match=r"{prefix}:{queue}\.XQ", kind="zset", is_polled=True),
         Keys(match=r"{prefix}:{queue}(\.DQ|\.XQ)?\.msgs", kind="hash", is_polled=True),
     ),
-    channels=(
-        Channel(
-            pattern="__keyspace@{db}__:{prefix}:*.msgs",
-            follow=(Follow(name=r"__keyspace@.+?__:(?P<key>{prefix}:.+\.msgs)", read=("{key}",)),),
-        ),
-    ),
+    channels=(_notified("{prefix}:*.msgs", r"{prefix}:.+\.msgs"),),
 )
 
 ARQ = Watch(
@@ -173,12 +175,7 @@ ARQ = Watch(
             ),
         ),
     ),
-    channels=(
-        Channel(
-            pattern="__keyspace@{db}__:arq:*",
-            follow=(Follow(name="__keyspace@.+?__:(?P<key>arq:(job|result):.+)", read=("{key}",)),),
-        ),
-    ),
+    channels=(_notified("arq:*", "arq:(job|result):.+"),),
 )
 
 TASKIQ = Watch(
@@ -244,10 +241,7 @@ STREAQ = Watch(
             follow=(Follow(name="streaq:{queue}:channels:.+", poll=_STREAQ_QUEUE),),
         ),
         *(
-            Channel(
-                pattern=f"__keyspace@{{db}}__:streaq:*:{key}",
-                follow=(Follow(name="__keyspace@.+?__:(?P<key>streaq:.+:task:data:.+)", read=("{key}",)),),
-            )
+            _notified(f"streaq:*:{key}", "streaq:.+:task:data:.+")
             for key in ("task:data:*", "task:retry:*", "index:running")
         ),
     ),

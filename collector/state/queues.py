@@ -8,7 +8,7 @@ from collector.state.store import Store
 
 
 class Queues:
-    """`collector.probing.Memory` over a store."""
+    """`collector.shell.probing.Memory` over a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

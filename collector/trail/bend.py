@@ -68,31 +68,28 @@ def slot_of(trail: Trail, kind: int) -> tuple[float, float]:
     return (trail.received_time, trail.received_at) if kind else (trail.sent_time, trail.sent_at)
 
 
-def is_repeat(  # noqa: PLR0913, PLR0917 - columns of the hot loop, not objects
-    trail: Trail, kind: int, event: Event, time: float, at: float, grace: float
-) -> bool:
-    """Whether a flat trail of the same channel has this very fact, so that the event adds nothing to the set."""
+def is_repeat(trail: Trail, kind: int, event: Event, time: float, at: float, grace: float) -> bool:  # noqa: PLR0913, PLR0917
+    """Whether a slot of a flat trail of the same channel has this very fact, so that the event adds nothing."""
     marks = trail.marks
     attempt = event.attempt
-    if kind < FLAT_KINDS and marks & 1 << kind and attempt in (None, trail.attempt):
-        bit = 1 << kind
-        was = slot_of(trail, kind)[0]
-        is_named = bool(marks & bit << NAMED_SHIFT)
-        is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
-        # A repeat that names no worker and no attempt may turn out to be about another worker's attempt.
-        is_known = is_named and event.worker == trail.worker if event.worker else is_explicit or not is_named
-        if time != was or not is_known:  # it may still be one of an earlier attempt's
-            return repeats(trail.facts, kind, event, time, trail.source)
-        if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
-            return False
-        return is_explicit == (attempt is not None)
-    return repeats(trail.facts, kind, event, time, trail.source)
-
-
-def repeats(facts: list[Fact] | None, kind: int, event: Event, time: float, source: int) -> bool:
-    """Whether these facts hold the event's very fact, with its sender's time, from the same channel."""
-    if not facts or not time:
+    bit = 1 << kind
+    if kind >= FLAT_KINDS or not marks & bit or attempt not in (None, trail.attempt):
         return False
+    is_named = bool(marks & bit << NAMED_SHIFT)
+    is_explicit = bool(marks & bit << EXPLICIT_SHIFT)
+    # A repeat that names no worker and no attempt may turn out to be about another worker's attempt.
+    is_known = is_named and event.worker == trail.worker if event.worker else is_explicit or not is_named
+    if time != slot_of(trail, kind)[0] or not is_known:
+        return False
+    if not time and marks & M_FINAL and at > (trail.end_time or trail.end_at) + grace:
+        return False
+    return is_explicit == (attempt is not None)
+
+
+def repeated(facts: list[Fact] | None, kind: int, event: Event, time: float, source: int) -> Fact | None:
+    """The event's very fact among these, with its sender's time, from the same channel."""
+    if not facts or not time:
+        return None
     attempt, worker = event.attempt or 0, event.worker or ""
     for fact in facts:
         if (
@@ -102,8 +99,8 @@ def repeats(facts: list[Fact] | None, kind: int, event: Event, time: float, sour
             and attempt == fact.attempt
             and (worker == fact.worker or (attempt and not worker))
         ):
-            return True
-    return False
+            return fact
+    return None
 
 
 def roll(trail: Trail, kind: int, event: Event, time: float, at: float) -> bool:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
+from math import inf
 from typing import TypeAlias
 
 import msgspec
 
 from collector.trail.arguments import Arguments
+from collector.trail.calendar import Calendar
 from collector.trail.memory import Generations, Stamp
 from collector.trail.settle import Settler
 from collector.trail.trace import Links
@@ -66,12 +69,13 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Home:
     """The ids of one application, or of one source that shares with none."""
 
-    __slots__ = ("elders", "finished", "index", "links", "name", "open", "touched")
+    __slots__ = ("calendar", "elders", "finished", "index", "links", "name", "open", "touched")
 
     def __init__(self, index: int, name: str, bounds: Bounds) -> None:
         self.index = index
         self.name = name
         self.open: dict[str, Trail] = {}
+        self.calendar = Calendar()
         self.finished: Generations[bytes] = Generations(bounds.finished_seconds, bounds.finished_ids)
         self.links = Links(bounds.finished_seconds + 2 * _REVISIT_LONGEST, bounds.finished_ids + bounds.open_trails)
         self.elders: deque[Trail] = deque()
@@ -137,6 +141,7 @@ class Keep:
         else:
             self.wheel.arm_all(fresh, at + self.bounds.horizon_seconds)
         home.links.welcome(fresh, at)
+        home.calendar.welcome(fresh, ats)
 
     def holds(self, trail: Trail) -> bool:
         """Whether this very trail is still open."""
@@ -175,8 +180,11 @@ class Keep:
                 self._frozen_bytes += sum(map(len, part.values())) + len(part) * _FROZEN_BYTES
                 for trail in map(self._decode, part.values()):
                     home.links.add(trail, decided)
+                    home.calendar.welcome((trail,), (trail.born,))
+                    home.calendar.froze(trail)
             for trail in home.open.values():
                 home.links.add(trail, decided)
+                home.calendar.welcome((trail,), (trail.born,))
                 self.irregular_facts += len(trail.facts or ())
                 if trail.due:
                     self.decisions.arm(trail, trail.due)
@@ -188,11 +196,11 @@ class Keep:
                     again = min(decided + pause, trail.born + bounds.open_seconds)
                 self.wheel.arm(trail, again)
 
-    def look(self, home: Home, task_id: str) -> Trail | None:
-        """An open trail, or a copy of a finished one."""
+    def look(self, home: Home, task_id: str, since: float = -inf) -> Trail | None:
+        """An open trail, or a copy of a finished one; of those that were over before `since`, only of some."""
         trail = home.open.get(task_id)
         if trail is None:
-            data = home.finished.get(task_id)
+            data = home.finished.get(task_id, since)
             return None if data is None else self._decode(data)
         return trail
 
@@ -270,6 +278,7 @@ class Keep:
             home.finished.forget(at)
             if before:
                 self._frozen_bytes *= len(home.finished) / before
+            home.calendar.sweep(len(home.open) + len(home.finished), partial(self.look, home))
 
     def _evict_oldest(self, reason: str, at: float, out: Transitions) -> bool:
         oldest: tuple[float, Trail] | None = None
@@ -315,6 +324,7 @@ class Keep:
         if self.is_saved:
             home.touched.setdefault(trail.task_id, False)
         del home.open[trail.task_id]
+        home.calendar.froze(trail)
         self.irregular_facts -= len(trail.facts or ())
         _empty(trail)
         before = len(home.finished)

@@ -1,25 +1,38 @@
 """Lists of trails: those that a filter lets through, newest first, a page at a time; and what each task is seen to do.
 
-Walks everything that is remembered, in short steps, so that whoever asks does not hold up the loop.
+Walks from where the page begins, in short steps, so that whoever asks does not hold up the loop.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
+from itertools import groupby, islice, repeat
+from math import inf
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
 
+from collector.trail.calendar import QUARTERS, Quarter, quarter_of
 from collector.trail.keep import Home, Keep
 from collector.trail.rows import Errors, Rows
 from collector.trail.timeline import Timeline, findings_of, view
-from collector.trail.trail import Trail, facts_of
+from collector.trail.trail import BITS, Trail, may_be, newest
 
-STEP = 100
-"""Trails per step."""
+STEP = 5_000
+"""What a step costs, counted in open trails that are passed by: about two milliseconds."""
+_CHUNK = 1_000
+"""Ids that are looked up at once."""
+_QUARTER, _THAWED, _VIEW = 10, 4, 150
+"""What it costs to go to a quarter, to look also among finished trails, and to make a timeline, in the same."""
+_ALL = -1
+_MOST_COST = 150_000
+"""After so much, besides what it shows, a page ends."""
 MOST_LISTED = 1_000
 """Trails per page."""
 _DURATIONS = 1_000
@@ -97,24 +110,27 @@ class Listing:
         self._grace = grace
 
     def pages(self, wanted: Wanted) -> Iterator[Page | None]:
-        """None after each short step, and at last the page."""
+        """None after each short step, and at last the page.
+
+        Where few are let through a page may be short, or empty, with more to come behind its `after`.
+        """
         found: list[tuple[Mark, Listed]] = []
         most = max(1, min(wanted.limit, MOST_LISTED))
-        for trail in self._walk():
-            if trail is None:
+        asked = _Filter(wanted, self._rows, self._errors)
+        walk = _Walk(self._keep, asked, wanted.after, _MOST_COST + most * _VIEW)
+        for one in walk.steps():
+            if one is None:
                 yield None
                 continue
-            place = trail.born, self._keep.homes[trail.home].name, trail.task_id
-            if (wanted.after is not None and place >= wanted.after) or not self._may_match(trail, wanted):
-                continue
-            if len(found) > most and place < found[0][0]:
-                continue  # on a later page
+            mark, trail = one
             timeline = view(trail, self._rows, self._errors, self._grace, [])
+            walk.cost += _VIEW
             if _matches(timeline, wanted):
-                one = listed(timeline, trail)
-                (heapq.heappush if len(found) <= most else heapq.heappushpop)(found, (place, one))
-        found.sort(key=lambda one: one[0], reverse=True)
-        yield page_of(found, most)
+                found.append((mark, listed(timeline, trail)))
+                if len(found) > most:
+                    break
+        page = page_of(found, most)
+        yield page if page.after is not None else msgspec.structs.replace(page, after=walk.reached)
 
     def holds(self, mark: Mark) -> bool:
         """Whether the trail that stands there is remembered."""
@@ -125,39 +141,123 @@ class Listing:
     def seen(self) -> Iterator[dict[str, Seen] | None]:
         """None after each short step, and at last what was seen of each task name."""
         tasks: dict[str, Seen] = {}
-        for trail in self._walk():
-            if trail is None:
+        walk = _Walk(self._keep, _Filter(Wanted(), self._rows, self._errors), None, inf)
+        for step in walk.steps():
+            if step is None:
                 yield None
                 continue
-            timeline = view(trail, self._rows, self._errors, self._grace, [])
+            timeline = view(step[1], self._rows, self._errors, self._grace, [])
+            walk.cost += _VIEW
             if timeline.task:
                 one = tasks.setdefault(timeline.task, Seen(task=timeline.task, queues=set()))
                 _look(one, timeline)
         yield tasks
 
-    def _walk(self) -> Iterator[Trail | None]:
-        """Every trail that is remembered, with None after so many."""
-        looked = 0
-        for home in self._keep.homes:
-            yield None
-            for task_id in [*home.finished.remembered(), *home.open]:
-                looked += 1
-                if looked % STEP == 0:
+
+class _Filter:
+    """What can be told of a trail without its history."""
+
+    def __init__(self, wanted: Wanted, rows: Rows, errors: Errors) -> None:
+        self.states = _ALL
+        """BITS of those that are wanted."""
+        if wanted.states:
+            self.states = sum(BITS[state] for state in wanted.states)
+        self.since = wanted.since
+        self._wanted = wanted
+        self._names = rows.names
+        self._error = errors.name
+        self._rows: dict[int, bool] = {-1: True}
+        self._errors: dict[int, bool] = {0: False}
+
+    def may_be_in(self, quarter: Quarter) -> bool:
+        """Whether a finished trail of a quarter may be wanted."""
+        return bool(quarter.states & self.states)
+
+    def lets_through(self, trail: Trail) -> bool:
+        """Whether a trail may be wanted."""
+        if self.states != _ALL and not may_be(trail) & self.states:
+            return False
+        if trail.born < self.since and newest(trail) < self.since:
+            return False
+        if (is_wanted := self._rows.get(trail.row)) is None:
+            is_wanted = self._rows[trail.row] = _is_named(self._names(trail.row), self._wanted)
+        return is_wanted and (not self._wanted.error or self._has_error(trail))
+
+    def _has_error(self, trail: Trail) -> bool:
+        for error in (trail.error, *(fact.error for fact in trail.facts or ())):
+            if (is_wanted := self._errors.get(error)) is None:
+                is_wanted = self._errors[error] = _is_error(self._error(error), self._wanted)
+            if is_wanted:
+                return True
+        return False
+
+
+class _Walk:
+    """Goes through what a filter lets through, newest first, and stops between two quarters when it cost enough.
+
+    Cost is counted in open trails that are passed by.
+    """
+
+    def __init__(self, keep: Keep, asked: _Filter, after: Mark | None, most: float) -> None:
+        self.cost = self._told = 0
+        self.reached: Mark | None = None
+        """Where it stopped, unless at the end."""
+        self._keep = keep
+        self._asked = asked
+        self._after = after
+        self._most = most
+
+    def steps(self) -> Iterator[tuple[Mark, Trail] | None]:
+        """Each trail with its mark; None after each short step."""
+        for number, homes in self._quarters():
+            found: dict[Mark, Trail] = {}
+            for home in homes:
+                yield from self._gather(home, number, found)
+            for mark in sorted(found, reverse=True):
+                if self._is_step():
                     yield None
-                trail = self._trail(home, task_id)
-                if trail is not None:
-                    yield trail
+                if self._after is None or mark < self._after:
+                    yield mark, found[mark]
+            if self.cost >= self._most:
+                self.reached = number / QUARTERS, "", ""
+                return
 
-    def _trail(self, home: Home, task_id: str) -> Trail | None:
-        return self._keep.look(home, task_id)
+    def _gather(self, home: Home, number: int, found: dict[Mark, Trail]) -> Iterator[None]:
+        """What began then and may be wanted goes into `found`."""
+        self.cost += _QUARTER
+        quarter = home.calendar.of(number)
+        look: Callable[[str], Trail | None] = home.open.get
+        cost = 1
+        if self._asked.may_be_in(quarter):
+            look, cost = partial(self._keep.look, home, since=self._asked.since), _THAWED
+        ids = iter([*quarter.ids])
+        while chunk := list(islice(ids, _CHUNK)):
+            trails = [trail for task_id in chunk if (trail := look(task_id)) is not None]
+            self.cost += cost * len(chunk)
+            found |= {
+                (trail.born, home.name, trail.task_id): trail
+                for trail in filter(self._asked.lets_through, trails)
+                if quarter_of(trail.born) == number
+            }
+            if self._is_step():
+                yield None
 
-    def _may_match(self, trail: Trail, wanted: Wanted) -> bool:
-        """What can be told without the trail's history."""
-        if trail.row >= 0 and (wanted.task or wanted.queue):
-            task, queue, _ = self._rows.names(trail.row)
-            if not _fits(task, wanted.task) or not _fits(queue, wanted.queue):
-                return False
-        return _newest(trail) >= wanted.since
+    def _is_step(self) -> bool:
+        """Whether it cost enough since this was last so."""
+        is_step = self.cost >= self._told + STEP
+        if is_step:
+            self._told = self.cost
+        return is_step
+
+    def _quarters(self) -> Iterator[tuple[int, list[Home]]]:
+        """Each quarter in which something began, newest first, and where."""
+        last = sys.maxsize
+        if self._after is not None:
+            at, home_name, _ = self._after
+            last = quarter_of(at) if home_name else quarter_of(at) - 1  # `reached` is where its quarter begins
+        spans = [zip(reversed(home.calendar.before(last)), repeat(home)) for home in self._keep.homes]
+        for number, placed in groupby(heapq.merge(*spans, key=itemgetter(0), reverse=True), key=itemgetter(0)):
+            yield number, [home for _, home in placed]
 
 
 def page_of(found: list[tuple[Mark, Listed]], most: int) -> Page:
@@ -167,20 +267,25 @@ def page_of(found: list[tuple[Mark, Listed]], most: int) -> Page:
     return Page(tasks=[one for _, one in shown], after=after, marks=[mark for mark, _ in shown])
 
 
-def _newest(trail: Trail) -> float:
-    return max((fact.at for fact in facts_of(trail)), default=trail.born)
-
-
 def _fits(name: str, glob: str) -> bool:
     return not glob or fnmatchcase(name, glob)
+
+
+def _is_named(names: Sequence[str], wanted: Wanted) -> bool:
+    """Whether task and queue are as wanted."""
+    return _fits(names[0], wanted.task) and _fits(names[1], wanted.queue)
+
+
+def _is_error(name: str, wanted: Wanted) -> bool:
+    """Whether an error class is as wanted; "" is none."""
+    error = wanted.error if set(wanted.error) & set("*?[") else f"*{wanted.error}*"
+    return not wanted.error or fnmatchcase(name, error)
 
 
 def _matches(timeline: Timeline, wanted: Wanted) -> bool:
     if wanted.states and timeline.state not in wanted.states:
         return False
-    error = wanted.error if set(wanted.error) & set("*?[") else f"*{wanted.error}*"
-    is_named = _fits(timeline.task, wanted.task) and _fits(timeline.queue, wanted.queue)
-    return is_named and (not wanted.error or fnmatchcase(timeline.error, error))
+    return _is_named((timeline.task, timeline.queue), wanted) and _is_error(timeline.error, wanted)
 
 
 def listed(timeline: Timeline, trail: Trail) -> Listed:
@@ -197,7 +302,7 @@ def listed(timeline: Timeline, trail: Trail) -> Listed:
         caller=timeline.caller,
         trace_id=timeline.trace_id,
         first_at=trail.born,
-        last_at=_newest(trail),
+        last_at=newest(trail),
         findings=findings_of(trail),
     )
 

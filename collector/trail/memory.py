@@ -6,6 +6,7 @@ Time is the axis time that the caller names.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Generic, TypeAlias, TypeVar
 
 V = TypeVar("V")
@@ -55,9 +56,13 @@ class Generations(Generic[V]):
         young[key] = value
         return 0
 
-    def get(self, key: str) -> V | None:
-        """The newest value of a key."""
-        for part in self._parts:
+    def get(self, key: str, since: float = -inf) -> V | None:
+        """The newest value of a key; none of a generation that was closed before `since`."""
+        if key in self._young:
+            return self._young[key]
+        for closed, part in self._old:
+            if closed < since:
+                break
             if key in part:
                 return part[key]
         return None

@@ -7,7 +7,7 @@ decide.
 from __future__ import annotations
 
 from collector.model.event import Event
-from collector.trail.bend import beyond, cut, fill, is_repeat, promote, repeats, roll, tell
+from collector.trail.bend import beyond, cut, fill, is_repeat, promote, repeated, roll, tell
 from collector.trail.findings.judge import Findings
 from collector.trail.keep import Home, Keep
 from collector.trail.lifecycle import DEAD_LETTERED, FAILED, IS_FAILURE, RETRIED, STARTED
@@ -119,12 +119,13 @@ class Misfits:
         if event.parent_id and not trail.parent_id:  # told late: its parent does not know of it yet
             fill(trail, event, self._texts)
             self._keep.homes[trail.home].links.add(trail, at)
+        told = repeated(trail.facts, kind, event, time, channel)
         if trail.marks & M_IRREGULAR:
-            if repeats(trail.facts, kind, event, time, channel):
-                return self._repeat(trail, event, kind)
+            if told is not None:
+                return self._repeat(trail, event, kind, told)
         elif channel == trail.source:
-            if is_repeat(trail, kind, event, time, at, self._grace):
-                return self._repeat(trail, event, kind)
+            if told is not None or is_repeat(trail, kind, event, time, at, self._grace):
+                return self._repeat(trail, event, kind, told)
             held = len(trail.facts or ())
             if row == trail.row and held < self._keep.bounds.trail_facts and roll(trail, kind, event, time, at):
                 self._keep.irregular_facts += len(trail.facts or ()) - held
@@ -159,15 +160,18 @@ class Misfits:
             crowd.repeats += crowd.waiting - min(crowd.waiting, self.settle(crowd.trail, out))
             crowd.waiting = 0
 
-    def _repeat(self, trail: Trail, event: Event, kind: int) -> int:
-        """A fact that came again only fills in what was missing."""
+    def _repeat(self, trail: Trail, event: Event, kind: int, told: Fact | None) -> int:
+        """A fact (`told`, else that of the slot) that came again only fills in what was missing.
+
+        Of two error classes it is always the same one that is believed.
+        """
         fill(trail, event, self._texts)
         if IS_FAILURE[kind]:
-            told = next((fact for fact in trail.facts or () if fact.kind == kind and fact.time == event.time), None)
-            if event.error and told is not None:
-                told.error = told.error or self._errors.intern(event.error)
-            elif event.error and not trail.error and not trail.marks & M_IRREGULAR:
-                trail.error = self._errors.intern(event.error)
+            error = self._errors.intern(event.error)
+            if told is not None:
+                told.error = self._errors.either(told.error, error)
+            elif not trail.marks & M_IRREGULAR:
+                trail.error = self._errors.either(trail.error, error)
             if event.error_message and not trail.message:
                 tell(trail, event.error_message)
         return DUPLICATE_FACT

@@ -11,9 +11,9 @@ Costs nothing without contracts; with them, a look-up per trail of a declared ta
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 
 from collector.model.contract import Contracts
+from collector.trail.findings.holes import Holes
 from collector.trail.keep import Home, Keep
 from collector.trail.lifecycle import IS_FINAL, REVOKED, SENT, SUCCEEDED
 from collector.trail.rows import Errors, Rows
@@ -43,13 +43,9 @@ from collector.trail.transitions import (
     Transitions,
 )
 
-MOST_GAPS = 100
-"""Holes of sources that are remembered; a deadline is judged long after them only if it is long."""
 _MOST_FOUND = 400
 """Of one trail: more than it has lives whose facts are kept, so that none is judged twice."""
 _SKIMMED = 50
-_LATER = 15.0
-"""Seconds after which a deadline is looked at again whose source could not be believed."""
 
 
 class Promises:
@@ -60,8 +56,7 @@ class Promises:
         """Whether any task has a deadline."""
         self.out = Transitions()
         """What was decided since it was last cleared."""
-        self.is_known: Callable[[str], bool] = lambda _source: True
-        """Whether a source has told all up to now: what it does not say is not missing else."""
+        self.holes = Holes()
         self.unseen = 0
         """Deadlines that were not judged: there were too many, or their trail had left or overlaps a hole."""
         self._rows = rows
@@ -73,7 +68,6 @@ class Promises:
         self._heap: list[tuple[float, int, str]] = []
         self._failed: dict[tuple[int, str], tuple[int, float]] = {}
         """Finished without success, and not judged when they were frozen: row, and when they are due."""
-        self._gaps: list[tuple[str, float, float]] = []
         self._decided = 0.0
 
     def use(self, contracts: Contracts | None) -> None:
@@ -86,11 +80,6 @@ class Promises:
     def is_must(self, row: int) -> bool:
         """Whether what is counted under a row must be completed."""
         return self._terms.of(row).semantics == "must_complete"
-
-    def gap(self, source: str, start: float, end: float) -> None:
-        """A source has a hole: what is missing there may lie in it."""
-        self._gaps.append((source, start, end))
-        del self._gaps[:-MOST_GAPS]
 
     # What the stitcher tells
 
@@ -131,7 +120,7 @@ class Promises:
         while looked < most and self._heap and self._heap[0][0] <= at:
             _, index, task_id = heapq.heappop(self._heap)
             looked += 1
-            self._come_due(self._keep.homes[index], task_id, at)
+            self._come_due(index, task_id)
         return looked
 
     def next_due(self) -> float | None:
@@ -156,18 +145,18 @@ class Promises:
         lives = lives_of(facts_of(trail), self._grace)
         return all(sent is None or self._is_decided(trail, life, sent) for life in lives for sent in [_sent(life)])
 
-    def _come_due(self, home: Home, task_id: str, at: float) -> None:
-        failed = self._failed.pop((home.index, task_id), None)
+    def _come_due(self, index: int, task_id: str) -> None:
+        home, failed = self._keep.homes[index], self._failed.pop((index, task_id), None)
         trail = self._keep.look(home, task_id)
         if trail is None:
             if failed is None:
                 self.unseen += 1
             else:
-                self._settler.emit_finding(task_id, home.index, OVERDUE, failed[0], failed[1], self.out)
+                self._settler.emit_finding(task_id, index, OVERDUE, failed[0], failed[1], self.out)
             return
         if self._is_done(trail):
             return
-        held = home.open.get(task_id) or self._keep.thaw(home, task_id, at)
+        held = home.open.get(task_id) or self._keep.thaw(home, task_id, self._decided)
         if held is not None:
             if self._keep.is_saved:
                 home.touched[task_id] = True
@@ -249,7 +238,7 @@ class Promises:
         return any(placed.kind == SUCCEEDED and placed.when in counted for placed in life.order)
 
     def _decide(self, trail: Trail, life: Life, sent: Placed, row: int, deadline: float) -> None:
-        due = self._due(sent, deadline)
+        due, source = self._due(sent, deadline), self._settler.sources[sent.fact.source]
         success = _success(life)
         if success is not None and _took(sent, success) <= deadline:
             at = max(success.fact.at, sent.fact.at)
@@ -259,9 +248,9 @@ class Promises:
             self._arm(trail, due)
         elif any(placed.kind == REVOKED and placed.fact.at <= due - self._grace for placed in life.order):
             pass  # taken back in time: nothing is owed
-        elif not self.is_known(self._settler.sources[sent.fact.source]):
-            self._arm(trail, self._decided + _LATER)
-        elif self._overlaps(self._settler.sources[sent.fact.source], sent.fact.at, due):
+        elif not self.holes.is_known(source):
+            self.unseen += not self.holes.wait(source, self._come_due, trail.home, trail.task_id)
+        elif self.holes.over(source, sent.fact.at, due) is not None:
             trail.found = [*(trail.found or ()), Finding("unknown", due, sent.when, row)]
             self.unseen += 1
         else:
@@ -301,9 +290,6 @@ class Promises:
             self.unseen += 1
             return
         heapq.heappush(self._heap, (due, trail.home, trail.task_id))
-
-    def _overlaps(self, source: str, start: float, end: float) -> bool:
-        return any(name == source and begin <= end and start <= over for name, begin, over in self._gaps)
 
 
 def _finding(trail: Trail, sent: Placed) -> Finding | None:

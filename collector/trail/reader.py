@@ -24,7 +24,8 @@ _MOST_PARTS = 5
 _GROWN = 0.2
 _FEWEST = 3
 """Fewer of a kind are no trend."""
-_TRACE_TASKS = 1_000
+_TRACE_TASKS, _TRACE_STEP = 1_000, 50
+"""Of a trace: so many tasks at most, so many in a step."""
 _OLDEST_LOOKED_AT = 20_000
 """How many open trails, oldest first, a look for the oldest in flight goes through: a bound on the step."""
 
@@ -49,20 +50,30 @@ class Reader:
 
     def trace(self, trace_id: str) -> TraceView | None:
         """Every trail of a trace, and every trail under one of those, or None where nothing is known of it."""
-        tasks: list[Timeline] = []
+        trace = next(filter(None, self.tracing(trace_id)))
+        return trace if trace.tasks else None
+
+    def tracing(self, trace_id: str) -> Iterator[TraceView | None]:
+        """None after each short step, and at last what is known of a trace."""
+        trace = TraceView(trace_id=trace_id, tasks=[])
         for home in self._keep.homes:
+            while home.links.index():
+                yield None
             waiting = home.links.of_trace(trace_id)
             known = set(waiting)
             for task_id in waiting:  # grows while it is walked: children come after their parents
-                if len(tasks) >= _TRACE_TASKS:
-                    return TraceView(trace_id=trace_id, tasks=tasks, truncated=True)
+                if len(trace.tasks) >= _TRACE_TASKS:
+                    trace.truncated = True
+                    break
                 trail = self._keep.look(home, task_id)
                 if trail is not None:
-                    tasks.append(self._view(home, trail))
+                    trace.tasks.append(self._view(home, trail))
+                    if len(trace.tasks) % _TRACE_STEP == 0:
+                        yield None
                 fresh = [child for child in home.links.under(task_id) if child not in known]
                 known.update(fresh)
                 waiting += fresh
-        return TraceView(trace_id=trace_id, tasks=tasks) if tasks else None
+        yield trace
 
     def trails(self) -> Iterator[Timeline]:
         """All timelines: of each home the finished trails first, then the open ones."""

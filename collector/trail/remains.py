@@ -53,17 +53,17 @@ def task_of(held: Timeline | None, kept: Iterable[Remains]) -> Timeline | None:
     return joined(parts) if parts else None
 
 
-def trace_of(trace_id: str, held: TraceView | None, kept: Iterable[Remains]) -> TraceView | None:
+def trace_of(held: TraceView, kept: Iterable[Remains]) -> TraceView | None:
     """A trace: what memory holds of each task, after what was kept of it."""
     by_id: dict[str, list[Remains]] = {}
     for one in kept:
         by_id.setdefault(one.timeline.task_id, []).append(one)
-    known = {one.task_id: one for one in held.tasks} if held else {}
+    known = {one.task_id: one for one in held.tasks}
     tasks = [task_of(known.get(task_id), by_id.get(task_id, ())) for task_id in dict.fromkeys((*known, *by_id))]
     found = [task for task in tasks if task is not None]
     if not found:
         return None
-    return TraceView(trace_id=trace_id, tasks=found, truncated=held is not None and held.truncated)
+    return msgspec.structs.replace(held, tasks=found)
 
 
 def page_with(held: Page, kept: Iterable[tuple[Mark, Listed]], wanted: Wanted, known_to: Mark | None) -> Page:

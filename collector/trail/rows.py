@@ -117,6 +117,10 @@ class Errors:
             self._names.append(name)
         return found
 
+    def either(self, one: int, other: int) -> int:
+        """Which of two classes is believed that one fact was said to have, in whichever order: any before none."""
+        return min(one, other, key=lambda error: (not error, self._names[error]))
+
     def since(self, first: int) -> list[str]:
         """The error classes from an id on."""
         return self._names[first:]

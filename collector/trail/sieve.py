@@ -280,7 +280,7 @@ class Sieve:
     def _explore(self, key: str, mark: _Mark, at: float, by: str) -> None:
         """Keep what was frozen of a trace, or beside a task, before it was known to be worth it."""
         for home in self._keep.homes:
-            members = dict.fromkeys((key, *home.links.known_of_trace(key), *home.links.under(key)))
+            members = dict.fromkeys((key, *home.links.of_trace(key), *home.links.under(key)))
             for task_id in islice(members, MOST_OF_TRACE):
                 data = home.finished.get(task_id)
                 if data is None or task_id == by:

@@ -7,10 +7,9 @@ would give the same; everything else goes through `tally` (settle.py), and stays
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
-from collector.model.alert import Evidence, Share
 from collector.model.event import KIND_CODE, Event
 from collector.trail.bend import fill
 from collector.trail.evidence import Notes
@@ -27,8 +26,6 @@ from collector.trail.saving import Parts
 from collector.trail.settle import Settler
 from collector.trail.sieve import Sieve
 from collector.trail.slots import EXPLICIT, MISFIT, NAMED, ORDERED, SEEN, TOLD
-from collector.trail.timeline import Timeline
-from collector.trail.trace import TraceView
 from collector.trail.trail import (
     M_DOWN,
     M_DUPLICATE,
@@ -81,11 +78,11 @@ class Stitcher:
         self._keep = Keep(bounds, self._settler)
         self._keys = keys
         self.promises = Promises(rows, errors, self._keep, self._settler, grace)
-        self.findings = Findings(rows, errors, self._keep, self._settler, self._notes, grace)
+        self.findings = Findings(rows, errors, self._keep, self._settler, self._notes, self.promises.holes, grace)
         self._misfits = Misfits(
             rows, errors, self._texts, self._settler, self._keep, self.promises, self.findings, grace
         )
-        self._reader = Reader(self._keep, rows, errors, self._notes, grace)
+        self.reader = Reader(self._keep, rows, errors, self._notes, grace)
         self.listing = Listing(self._keep, rows, errors, grace)
         self.sieve = Sieve(self._keep, rows, errors, self.findings.usual, grace)
         self._channels: dict[tuple[str, str], int] = {}
@@ -94,7 +91,6 @@ class Stitcher:
             self.promises, self.findings,
         )  # fmt: skip
         """What a saver or a loader of it works on."""
-        self._horizon = bounds.horizon_seconds
 
     def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one flat loop: a call per step costs more than the step
         self,
@@ -356,26 +352,6 @@ class Stitcher:
     def next_decision(self) -> float | None:
         """The axis time at which `expire` next may count something, or None."""
         return earliest(self._keep.decisions.next_due(), self.promises.next_due(), self.findings.next_due())
-
-    def find(self, task_id: str) -> Timeline | None:
-        """The timeline of a task id, open or finished, of whichever application."""
-        return self._reader.find(task_id)
-
-    def trace(self, trace_id: str) -> TraceView | None:
-        """All trails of a trace id, with what they are parents of."""
-        return self._reader.trace(trace_id)
-
-    def trails(self) -> Iterator[Timeline]:
-        """The timelines of everything that is remembered: finished ones first, then open ones."""
-        return self._reader.trails()
-
-    def evidence(self, rows: Iterable[int], facts: Iterable[str], since: float, *, is_close: bool = True) -> Evidence:
-        """Up to five tasks with these facts since then, newest (of durations slowest) first, and the top errors."""
-        return self._reader.evidence(list(rows), list(facts), since, is_close=is_close)
-
-    def changed(self, rows: Iterable[int], facts: Iterable[str], since: float, until: float) -> tuple[Share, ...]:
-        """Error classes that have a larger share than in as long a time before `since`."""
-        return self._reader.changed(list(rows), list(facts), since, until)
 
     @property
     def evictions(self) -> dict[str, int]:

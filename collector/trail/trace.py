@@ -82,16 +82,18 @@ class Links:
             return self._turn(at)
         return traces, parents
 
-    def of_trace(self, trace_id: str) -> list[str]:
-        """Task ids of a trace, oldest first."""
-        while self._waiting:
+    def index(self) -> bool:
+        """Index some of those that wait; whether there are more."""
+        left = _LET_GO
+        while left > 0 and self._waiting:
             at, trails = self._waiting.popleft()
+            left -= len(trails)
             for trail in trails:
                 if trail.trace_id:
                     self.add(trail, at)
-        return list(dict.fromkeys(self._find(0, trace_id)))
+        return bool(self._waiting)
 
-    def known_of_trace(self, trace_id: str) -> list[str]:
+    def of_trace(self, trace_id: str) -> list[str]:
         """Task ids of a trace that are indexed by now, as all that are over are; oldest first."""
         return list(dict.fromkeys(self._find(0, trace_id)))
 

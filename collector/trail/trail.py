@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from collector.trail.lifecycle import FAILED, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
+from collector.model.event import KIND_CODE
+from collector.trail.lifecycle import FAILED, FINAL_STATES, RECEIVED, RETRIED, SENT, STARTED, STATES, SUCCEEDED
 from collector.trail.transitions import DUPLICATE_SUCCESS, FACTS
 from collector.trail.transitions import REDELIVERED as FACT_REDELIVERED
 
@@ -200,6 +201,45 @@ def clear_slots(trail: Trail) -> None:
     trail.eta = trail.next_eta
     trail.next_eta = 0.0
     trail.marks = 0
+
+
+BITS = {state: 1 << number for number, state in enumerate(STATES)}
+_GOING = BITS["sent"] | BITS["deferred"] | BITS["received"] | BITS["started"] | BITS["retrying"]
+_MISSED = BITS["lost"] | BITS["unknown"]
+_FLAT = (
+    (M_SUCCEEDED, BITS["succeeded"]),
+    (M_FAILED, BITS["failed"]),
+    (M_RETRIED, BITS["retrying"]),
+    (M_STARTED, BITS["started"]),
+    (M_RECEIVED, BITS["received"]),
+    (M_SENT, BITS["sent"] | BITS["deferred"]),
+)
+_SEEN = (1 << FLAT_KINDS) - 1
+_FINAL = {KIND_CODE[state]: BITS[state] for state in FINAL_STATES}
+_OF_MARKS = [next((bits for mark, bits in _FLAT if marks & mark), _MISSED) for marks in range(1 << FLAT_KINDS)]
+"""The highest kind that was seen of the current attempt decides; with none there is no state."""
+
+
+def may_be(trail: Trail) -> int:
+    """BITS of the states that a trail may be in, told without its history."""
+    marks = trail.marks
+    if not marks & M_IRREGULAR:
+        states = _OF_MARKS[marks & _SEEN]
+        if marks & M_FINAL:
+            return states
+        if trail.facts:
+            states |= BITS["retrying"]
+    else:
+        states = 0 if trail.end_at else _GOING
+        for fact in trail.facts or ():
+            states |= _FINAL.get(fact.kind, 0)
+    return states | _MISSED if trail.findings else states
+
+
+def newest(trail: Trail) -> float:
+    """The axis time of the newest fact."""
+    slots = max(trail.born, trail.sent_at, trail.received_at, trail.started_at, trail.end_at)
+    return max([slots, *(fact.at for fact in trail.facts)]) if trail.facts else slots
 
 
 def is_flying(fact: Fact) -> bool:

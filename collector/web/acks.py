@@ -8,7 +8,8 @@ import msgspec
 from aiohttp import web
 
 from collector.model.labels import Labels, labels_of
-from collector.routing.acks import LASTS, Ack
+from collector.routing.acks import LASTS
+from collector.routing.keeping import Ack
 from collector.routing.matchers import hold, parse_matchers
 from collector.web import answers, v2
 from collector.web.view import VIEW

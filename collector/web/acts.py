@@ -13,10 +13,10 @@ from aiohttp import web
 from collector.model.alert import Alert
 from collector.model.labels import Labels, Matcher
 from collector.routing.group import Group
+from collector.routing.keeping import Silence
 from collector.routing.links import Action, Link
 from collector.routing.matchers import matcher, written
 from collector.routing.message import common
-from collector.routing.silences import Silence
 from collector.web.view import VIEW
 
 PREFIX = "/act/"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +14,8 @@ from aiohttp import web
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.listing import MOST_LISTED, STEP, Wanted, causes, pages
 from collector.deadletter.record import STATES, DeadLetter, Entry, Verdict, checked, state_of
-from collector.documents.scalars import parse_duration
 from collector.web import answers, v2
+from collector.web.asked import limit, since
 from collector.web.view import VIEW
 
 FILTERS = ("state", "task", "queue", "source", "owner", "error", "fingerprint", "task_id", "since")
@@ -207,29 +206,13 @@ def _wanted(asked: Any, now: float) -> Wanted:
             states = states - {"unresolved"} | {"open", "acknowledged", "expired"}
         return Wanted(
             states=states,
-            since=_since(asked.get("since", ""), now),
+            since=since(asked.get("since", ""), now),
             after=_after(asked.get("after", "")),
-            limit=_limit(asked.get("limit", "100")),
+            limit=limit(asked.get("limit", "100"), MOST_LISTED),
             **{name: asked.get(name, "") for name in FILTERS if name not in ("state", "since")},
         )
     except ValueError as error:
         raise v2.Refused({"error": str(error)}) from error
-
-
-def _since(text: str, now: float) -> float:
-    if not text:
-        return -math.inf
-    try:
-        at = float(text)
-    except ValueError:
-        try:
-            return now - parse_duration(text)
-        except ValueError as error:
-            raise ValueError(f"since: {error}, or Unix seconds") from error
-    if not math.isfinite(at):
-        msg = "since: a duration such as 2h, or Unix seconds"
-        raise ValueError(msg)
-    return at
 
 
 def _after(text: str) -> tuple[float, str] | None:
@@ -240,10 +223,3 @@ def _after(text: str) -> tuple[float, str] | None:
         msg = "`after` is the `next` of the page before"
         raise ValueError(msg)
     return float(at), name
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:6]) <= MOST_LISTED:
-        msg = f"`limit` is a number from 1 to {MOST_LISTED}"
-        raise ValueError(msg)
-    return int(text)

@@ -15,7 +15,7 @@ from collector.model.labels import Labels, labels_of
 from collector.promql import SeriesSet
 from collector.series.buckets import LE_TEXT
 from collector.series.observe import METRICS
-from collector.telemetry import METRICS as OWN_METRICS
+from collector.shell.telemetry import METRICS as OWN_METRICS
 from collector.web.budget import Pace
 from collector.web.prometheus import FOREVER, ApiError, Parameters, endpoint, success, truncated
 from collector.web.view import VIEW, View

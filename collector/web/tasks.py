@@ -23,6 +23,8 @@ class _RefusedError(Exception):
 async def tasks(request: web.Request) -> web.Response:
     """The trails that the filters let through, newest first; `next` begins the next page, null at the end.
 
+    Where the filters let few of very many through, a page may be short, or empty, and have a `next` all the same.
+
     `state` (several with commas), `task`, `queue` (globs), `error` (part of the class, or a glob), `since` (a duration
     back, or Unix seconds), `limit`, `after` (the `next` of the page before).
     """

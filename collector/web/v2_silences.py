@@ -8,8 +8,9 @@ import msgspec
 from aiohttp import web
 
 from collector.model.labels import Matcher
+from collector.routing.keeping import Silence
 from collector.routing.matchers import matcher
-from collector.routing.silences import Silence, Unknown
+from collector.routing.silences import Unknown
 from collector.web import answers, v2
 from collector.web.view import VIEW
 

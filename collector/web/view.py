@@ -10,13 +10,13 @@ from prometheus_client.metrics_core import Metric
 
 from collector.alerting.group import Group
 from collector.alerting.rule import Rule
-from collector.axis import Axis
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import DeadLetter, Verdict
 from collector.model.record import Outcome, Refusals
 from collector.routing.desk import Desk
 from collector.series.store import Store
-from collector.telemetry import Rejected
+from collector.shell.axis import Axis
+from collector.shell.telemetry import Rejected
 from collector.trail.listing import Page, Wanted
 
 

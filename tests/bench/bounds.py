@@ -20,10 +20,10 @@ from pathlib import Path
 
 from collector import app
 from collector.bench.memory import resident
+from collector.config.settings import Bounds, Settings
+from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
 from collector.model.secret import Secret
-from collector.settings import Bounds, Settings
-from collector.source_urls import parse_source
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = 2_000_000

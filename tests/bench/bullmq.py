@@ -14,15 +14,15 @@ import time
 
 import redis
 
-from collector import plugs
-from collector.axis import Axis
-from collector.intake import Lane
+from collector.config.source_urls import parse_source
 from collector.model.clock import SystemClock
 from collector.model.record import Batch, Outcome
 from collector.model.secret import Secret
-from collector.source_urls import parse_source
+from collector.shell.axis import Axis
+from collector.shell.intake import Lane
+from collector.wiring import plugs
 from tests import brokers
-from tests.unit.shell import pipeline
+from tests.unit.parts import pipeline
 
 ROUNDS = 5
 TOGETHER = 20

@@ -9,16 +9,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from collector import rulefiles
-from collector.axis import Axis
 from collector.bench.load import messages
-from collector.checkpoints import QUIET
+from collector.config import rulefiles
 from collector.formats import native
+from collector.keeping.checkpoints import QUIET
 from collector.model.record import Batch
-from collector.pipeline import Limits, Pipeline
 from collector.series import saving as series_saving
+from collector.shell.axis import Axis
+from collector.shell.pipeline import Limits, Pipeline
+from collector.shell.telemetry import Telemetry
 from collector.state.checkpoint import Commit, Log, found
-from collector.telemetry import Telemetry
 from collector.trail import saving as trail_saving
 
 RATE = 20_000

@@ -13,10 +13,10 @@ import aiohttp
 import msgspec
 import numpy as np
 
+from collector.config.settings import Settings
 from collector.model.clock import SystemClock
-from collector.settings import Settings
 from collector.trail.transitions import FACTS, MEASURES, STRIDE
-from tests.unit.shell import running
+from tests.unit.parts import running
 
 TASKS, QUEUES = 100, 100
 FILLED_SECONDS = 330

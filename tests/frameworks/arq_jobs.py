@@ -70,6 +70,10 @@ async def _produce(url, queue_name, part):
         await put("explode")
         await put("ok", _defer_by=1.0)
         log("failed", (await put("unheard_of")).job_id, "unheard_of")
+    elif part == "dead":
+        for _ in range(int(os.environ["DEAD"])):
+            await put("explode")
+            await put("flaky", 9)
     else:
         await put("hang")
     await pool.aclose()

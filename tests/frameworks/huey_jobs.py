@@ -55,5 +55,9 @@ def produce(_url, _queue_name, part):
         put(explode(), "explode")
         put(ok.schedule(delay=2), "ok")
         time.sleep(0.1)
+    elif part == "dead":
+        for _ in range(int(os.environ["DEAD"])):
+            put(explode(), "explode")
+            put(flaky(9), "flaky")
     else:
         put(ok.schedule(delay=2), "ok").revoke()

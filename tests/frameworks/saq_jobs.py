@@ -56,6 +56,10 @@ async def put_all(url, queue_name, part):
         await put("flaky", fails=9, retries=3)
         await put("explode")
         await put("ok", scheduled=time.time() + 1)
+    elif part == "dead":
+        for _ in range(int(os.environ["DEAD"])):
+            await put("explode")
+            await put("flaky", fails=9, retries=3)
     else:
         await put("hang", timeout=2, retries=2)
     await queue.disconnect()
@@ -71,5 +75,5 @@ if "SAQ_URL" in os.environ:
         "queue": Queue.from_url(os.environ["SAQ_URL"], name=os.environ["SAQ_QUEUE"]),
         "functions": [ok, flaky, explode, hang],
         "concurrency": 4,
-        "timers": {"schedule": 1, "stats": 2, "sweep": 4, "abort": 1},
+        "timers": {"schedule": 1, "stats": 2, "sweep": int(os.environ.get("SWEEP", "4")), "abort": 1},
     }

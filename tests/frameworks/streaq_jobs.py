@@ -69,5 +69,9 @@ async def _produce(part):
             await put(flaky.enqueue(9), "flaky")
             await put(explode.enqueue(), "explode")
             await put(ok.enqueue().start(delay=1), "ok")
+        elif part == "dead":
+            for _ in range(int(os.environ["DEAD"])):
+                await put(explode.enqueue(), "explode")
+                await put(flaky.enqueue(9), "flaky")
         else:
             await put(hang.enqueue(), "hang")

@@ -76,6 +76,10 @@ async def _produce(part):
         await put(flaky, 1)
         await put(flaky, 9)
         await put(explode)
+    elif part == "dead":
+        for _ in range(int(os.environ["DEAD"])):
+            await put(explode)
+            await put(flaky, 9)
     elif part == "hang":
         await put(hang)
     else:

@@ -27,9 +27,9 @@ import msgspec
 import pytest
 
 from collector.channels import webhook
+from collector.config.routefiles import load
 from collector.model.alert import Alert, Notification
 from collector.model.labels import fingerprint, labels_of
-from collector.routefiles import load
 from collector.routing.group import Target
 from collector.routing.grouping import Grouping
 from tests import alertmanager

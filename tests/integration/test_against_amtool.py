@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from collector import targets
 from collector.cli.main import main
 from collector.routing.routefile import load
 from collector.routing.unreachable import unreachable, unused
+from collector.wiring import targets
 from tests import alertmanager
 from tests.integration.routing_files import Files
 

@@ -19,9 +19,9 @@ import pytest
 import redis
 
 from collector import app
+from collector.config.settings import Settings
 from collector.model.event import Event
 from collector.model.secret import Secret
-from collector.settings import Settings
 from collector.trail.stitcher import Stitcher
 from tests.brokers.process import free_port
 from tests.contract_suites.rigs import create_topic

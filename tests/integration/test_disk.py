@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from collector.config.settings import Settings
 from collector.model.clock import ManualClock
-from collector.settings import Settings
 from tests.integration.live import Daemon, Hook, died, ndjson
-from tests.unit.shell import T0, event, running
+from tests.unit.parts import T0, event, running
 
 SIZE = "2m"
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import redis.asyncio
 
+from collector.config.source_urls import parse_source
 from collector.model.secret import Secret
-from collector.plugs import feed
-from collector.source_urls import parse_source
+from collector.wiring.plugs import feed
 from tests import brokers
 from tests.brokers.process import Broker
 from tests.contract_suites.rigs import Notes, amqp_exchange, running, until

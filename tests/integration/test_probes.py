@@ -22,9 +22,9 @@ import redis
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 
-from collector import probe_urls
+from collector.config.settings import Overrides, Settings, override
 from collector.probes.reading import CONSUMERS, LAG, LAG_SECONDS, Probe, Reading
-from collector.settings import Overrides, Settings, override
+from collector.wiring import probe_urls
 from tests import brokers
 from tests.frameworks import node, venvs
 from tests.integration.live import Daemon, daemon

@@ -15,15 +15,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
-from collector import probe_urls
+from collector.config.settings import Settings
+from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
 from collector.model.clock import SystemClock
 from collector.model.secret import Secret
 from collector.probes.reading import LAG, VERDICTS, Probe
-from collector.settings import Settings
-from collector.source_urls import parse_source
+from collector.wiring import probe_urls
 from tests.contract_suites.rigs import kafka_topic, until
-from tests.unit import shell
+from tests.unit import parts
 
 REBALANCES = int(os.environ.get("TASKTRAIL_REBALANCES", "3"))
 """So many members join and leave; `make soak` says 20."""
@@ -51,7 +51,7 @@ class Traffic:
                 for _ in range(10):
                     name, now = uuid.uuid4().hex, time.time()
                     for kind in ("sent", "started", "succeeded"):
-                        await self.producer.send(self.topic, shell.event(kind, name, now), partition=partition)
+                        await self.producer.send(self.topic, parts.event(kind, name, now), partition=partition)
                         self.written += 1
             await self.producer.flush()
             await asyncio.sleep(0.01)
@@ -130,7 +130,7 @@ async def test_rebalances_under_traffic(kafka: str) -> None:
         await admin.start()
         stack.push_async_callback(admin.close)
         settings = Settings(sources=(source,), rules=("shipped",))
-        run = await stack.enter_async_context(shell.running(settings, clock=SystemClock()))
+        run = await stack.enter_async_context(parts.running(settings, clock=SystemClock()))
         (axis,) = [axis for axis in run.daemon.pipeline.axes if axis.name == source.name]
         await until(lambda: axis.is_at_head, PATIENCE)
         watched = Watched()

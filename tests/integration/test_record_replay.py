@@ -14,17 +14,17 @@ import redis.asyncio
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from collector import plugs
-from collector.axis import Axis
 from collector.cli.main import main
+from collector.config.source_urls import parse_source
 from collector.formats import native
-from collector.intake import Lane
 from collector.model.clock import SystemClock
 from collector.model.record import Outcome
 from collector.model.secret import Secret
-from collector.source_urls import parse_source
+from collector.shell.axis import Axis
+from collector.shell.intake import Lane
+from collector.wiring import plugs
 from tests.truth.generator import Line, generate
-from tests.unit.shell import pipeline
+from tests.unit.parts import pipeline
 
 COUNT = 3000
 """Lines that are written; some hold nothing that can be read, some are lists."""

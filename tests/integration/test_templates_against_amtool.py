@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from collector import ownwords
 from collector.channels import webhook
 from collector.gotext.defaults import DEFAULTS
 from collector.model.alert import Notification
+from collector.wiring import ownwords
 from tests import alertmanager
 from tests.unit.channels.conftest import make_notification
 

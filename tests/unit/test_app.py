@@ -8,18 +8,19 @@ import logging
 import msgspec
 import pytest
 
-from collector import app, doors
-from collector.checkpoints import Checkpoints
+from collector import app
+from collector.config.schemes import SCHEMES, WATCHED
+from collector.config.settings import Bounds, Settings
+from collector.config.source_urls import parse_source
 from collector.documents import Duration
+from collector.keeping.checkpoints import Checkpoints
 from collector.model.clock import ManualClock
 from collector.model.errors import ProblemsError, TasktrailError
 from collector.model.secret import Secret
-from collector.plugs import Feed, feed
-from collector.schemes import SCHEMES, WATCHED
-from collector.settings import Bounds, Settings
-from collector.source_urls import parse_source
 from collector.trail.keep import Bounds as TrailBounds
-from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
+from collector.wiring import doors
+from collector.wiring.plugs import Feed, feed
+from tests.unit.parts import FAILING, T0, Kept, batch, event, running, until
 
 SETTINGS = Settings(state="none", listen="127.0.0.1:0")
 

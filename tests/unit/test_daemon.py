@@ -9,12 +9,12 @@ import pytest
 
 from collector import daemon as module
 from collector.daemon import Daemon
-from collector.delivery import Delivery
 from collector.formats import native
 from collector.model.clock import ManualClock, SystemClock
-from collector.pipeline import Pipeline
 from collector.routing.grouping import Target as Receiver
-from tests.unit.shell import T0, Kept, batch, event, pipeline, until
+from collector.shell.delivery import Delivery
+from collector.shell.pipeline import Pipeline
+from tests.unit.parts import T0, Kept, batch, event, pipeline, until
 
 
 class Busy(ManualClock):

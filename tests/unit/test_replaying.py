@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from collector.replaying import Replay
-from tests.unit.shell import FAILING, T0, batch, event, groups
+from tests.unit.parts import FAILING, T0, batch, event, groups
 
 
 def replayed(*bodies: bytes, beyond: float = 0.0, text: str = FAILING) -> dict[str, object]:

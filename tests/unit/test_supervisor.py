@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from collector import supervisor
-from tests.unit.shell import until
+from tests.unit.parts import until
 
 
 class Health:

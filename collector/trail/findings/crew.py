@@ -15,7 +15,7 @@ from math import inf
 import msgspec
 
 from collector.model.event import WORKER_KINDS, Event
-from collector.trail.findings.holes import LATER, Holes
+from collector.trail.findings.holes import Holes
 from collector.trail.findings.sight import Departure
 from collector.trail.findings.skew import BEHIND, SEEN, skew
 from collector.trail.tally import Placed
@@ -64,7 +64,7 @@ class Worker(msgspec.Struct, array_like=True):
     """Its clock minus the axis, of its last heartbeats."""
     is_skewed: bool = False
     is_unseen: bool = False
-    """Whether its source could not be believed when it was looked after last."""
+    """Whether it is not looked after until its source can be believed."""
     every: float = 0.0
     """Seconds from one heartbeat to the next, by its own word; 0.0: it does not say."""
     returns: list[tuple[float, float, bool]] = []
@@ -130,6 +130,7 @@ class Crew:
         self._heap: list[tuple[float, int, str]] = []
         self._prompt: dict[str, float] = {}
         """Source → when a heartbeat came last that was not late by its sender's clock."""
+        self._decided = 0.0
 
     def take(self, home: int, source: str, events: Iterable[Event], ats: Iterable[float]) -> None:
         """Signs of life among the events of a batch."""
@@ -218,7 +219,7 @@ class Crew:
         worker = self.all.get((home, name))
         if worker is not None and worker.due == due:
             later = self._due(worker)
-            if later <= due or worker.is_unseen:
+            if later <= due:
                 return False
             worker.due = 0.0
             self.look_after(worker)
@@ -227,31 +228,38 @@ class Crew:
 
     def suspects(self, at: float) -> list[Worker]:
         """Those whose tasks must be looked at, because they may be lost by `at`."""
+        self._decided = at
         found: list[Worker] = []
         while (due := self.next_due()) is not None and due <= at:
             _, home, name = heapq.heappop(self._heap)
             worker = self.all[home, name]
             if not self._holes.is_known(worker.source):
-                worker.signs = [at + LATER]  # for all that is known: it has the time anew
-                worker.is_unseen = True
-                worker.due = at + LATER
-                heapq.heappush(self._heap, (worker.due, home, name))
+                worker.is_unseen, worker.due = True, 0.0
+                self._holes.wait(worker.source, self._seen_again, home, name)
                 continue
             if worker.is_unseen:
-                worker.is_unseen, worker.due = False, 0.0
-                self.look_after(worker)
+                self._wait_anew(worker, at)
                 continue
             silence = worker.silence()
             over = None if silence is None else self._holes.over(worker.source, *silence)
             if silence is not None and over is not None and over > silence[0]:
-                # its signs may lie in the hole: it has the time anew
-                worker.signs = [over, *(sign for sign in worker.signs if sign > over)]
-                worker.due = 0.0
-                self.look_after(worker)
+                self._wait_anew(worker, over)
             else:
                 worker.handled, worker.due = due, 0.0
                 found.append(worker)
         return found
+
+    def _seen_again(self, home: int, name: str) -> None:
+        """The source of a worker is believed again."""
+        worker = self.all.get((home, name))
+        if worker is not None:
+            self._wait_anew(worker, self._decided)
+
+    def _wait_anew(self, worker: Worker, at: float) -> None:
+        """Its signs until then may have been missed: it has the time anew."""
+        worker.signs = [at, *(sign for sign in worker.signs if sign > at)]
+        worker.is_unseen, worker.due = False, 0.0
+        self.look_after(worker)
 
     def judge(self, worker: Worker, active: Iterable[float], at: float) -> None:
         """All tasks of a suspect were looked at, with their facts at `active`: it is gone, or it is not."""

@@ -60,7 +60,7 @@ class Findings:
     """What one stitcher's trails are found to be."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - the parts of one stitcher
-        self, rows: Rows, errors: Errors, keep: Keep, settler: Settler, notes: Notes, grace: float
+        self, rows: Rows, errors: Errors, keep: Keep, settler: Settler, notes: Notes, holes: Holes, grace: float
     ) -> None:
         self.is_asked = False
         """Whether a contract has something to hold new trails against."""
@@ -68,7 +68,7 @@ class Findings:
         """What was found since it was last cleared."""
         self.unseen = 0
         """What was not judged: too much was open, or the trail overlaps a hole."""
-        self.holes = Holes()
+        self.holes = holes
         self.usual = Usual(grace)
         self.crew = Crew(self.holes, grace)
         self.schedules = Schedules(self.holes, grace)
@@ -86,9 +86,7 @@ class Findings:
         self._heap: list[tuple[float, int, str]] = []
         self._hunts: list[Hunt] = []
         self._held: list[Trail] = []
-        """What workers had in hand that may be gone, and what is looked at again."""
-        self._unbelieved: dict[str, dict[tuple[int, str], None]] = {}
-        """Source → trails of which something may be missing: looked at again as soon as it is believed."""
+        """What workers had in hand that may be gone."""
         self._decided = 0.0
         keep.overlook, keep.farewell = self.overlook, self.farewell
         settler.retried = self.storms.retried
@@ -173,10 +171,9 @@ class Findings:
             self._forgot_at = at
             self.crew.forget(at)
         self._beyond(at)
-        for source in [source for source in self._unbelieved if self.holes.is_known(source)]:
-            open_ones = (self._keep.homes[home].open.get(name) for home, name in self._unbelieved.pop(source))
-            self._held += [trail for trail in open_ones if trail is not None]
         used = self._hunt(at, most)
+        if not self._hunts:
+            used += _LOOK * self.holes.look(max(0, most - used) // _LOOK)
         while used < most and not self._hunts and self._held:
             trail = self._held.pop()
             used += _LOOK
@@ -201,7 +198,7 @@ class Findings:
             heapq.heappop(self._heap)
         dues = (self.crew.next_due(), self.schedules.next_due(), self.storms.next_due())
         least = min((due for due in dues if due is not None), default=inf)
-        if self._hunts or self._held:
+        if self._hunts or self._held or self.holes.is_ready:
             least = min(least, self._decided)
         least = min(least, self._heap[0][0] if self._heap else inf)
         return None if least == inf else least
@@ -257,6 +254,12 @@ class Findings:
         due = self._judge_and_note(trail)
         if due < inf:
             self.arm(trail, due)
+
+    def _look_again(self, index: int, task_id: str) -> None:
+        """A source is believed again that something of a trail may have been missing from."""
+        trail = self._keep.homes[index].open.get(task_id)
+        if trail is not None:
+            self._look(trail)
 
     def _judge_and_note(self, trail: Trail) -> float:
         before = trail.findings
@@ -329,7 +332,7 @@ class Findings:
         source = self._settler.sources[about.fact.source]
         found = Found(kind.name, about.when, verdict.at, row, verdict.detail)
         if kind.is_absence and not self.holes.is_known(source):
-            self._unbelieved.setdefault(source, {})[trail.home, trail.task_id] = None
+            self.unseen += not self.holes.wait(source, self._look_again, trail.home, trail.task_id)
             return inf
         if kind.is_unknown or (kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None):
             found = Found(UNKNOWN_LINE, about.when, verdict.at, row, kind.name)

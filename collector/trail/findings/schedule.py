@@ -6,7 +6,7 @@ import heapq
 
 import msgspec
 
-from collector.trail.findings.holes import LATER, Holes
+from collector.trail.findings.holes import Holes
 
 _SHARE, _LEAST, _MOST = 0.1, 10.0, 300.0
 """How much later than due still counts as held: a share of the period, within these seconds."""
@@ -50,21 +50,19 @@ class Schedules:
             return
         self.turns[key] = turn
         if before is None:
-            self._arm(key, turn)
+            self._arm(*key)
 
-    def _arm(self, key: tuple[str, str], turn: Turn) -> None:
-        heapq.heappush(self._heap, (turn.due(self._grace), *key))
+    def _arm(self, task: str, source: str) -> None:
+        heapq.heappush(self._heap, (self.turns[task, source].due(self._grace), task, source))
 
     def next_due(self) -> float | None:
         """When the next one may be missed."""
         while self._heap:
-            due, *key = self._heap[0]
-            turn = self.turns.get((key[0], key[1]))
-            if turn is not None and turn.due(self._grace) <= due:
+            due, task, source = self._heap[0]
+            if self.turns[task, source].due(self._grace) <= due:
                 return due
             heapq.heappop(self._heap)
-            if turn is not None:
-                self._arm((key[0], key[1]), turn)
+            self._arm(task, source)
         return None
 
     def missed(self, at: float) -> list[tuple[Turn, float]]:
@@ -74,10 +72,10 @@ class Schedules:
             _, task, source = heapq.heappop(self._heap)
             turn = self.turns[task, source]
             if not self._holes.is_known(source):
-                heapq.heappush(self._heap, (at + LATER, task, source))
+                self._holes.wait(source, self._arm, task, source)
                 continue
             if self._holes.over(source, due - turn.period, due) is None:
                 found.append((turn, due))
             turn.missed += 1
-            self._arm((task, source), turn)
+            self._arm(task, source)
         return found

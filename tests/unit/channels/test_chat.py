@@ -13,14 +13,14 @@ import traceback
 import msgspec
 import pytest
 
-from collector import targets
 from collector.channels import chat, from_url
 from collector.channels.pace import Pace
-from collector.delivery import Delivery, DeliverySettings
 from collector.model.clock import SystemClock
 from collector.model.errors import ChannelError
 from collector.model.secret import Secret
 from collector.routing.routefile import load
+from collector.shell.delivery import Delivery, DeliverySettings
+from collector.wiring import targets
 from tests.fakes.chat import Chat
 
 RECEIVERS = """

@@ -6,10 +6,10 @@ import asyncio
 import json
 
 from collector.channels import from_url
-from collector.delivery import Delivery, DeliverySettings
 from collector.model.clock import SystemClock
 from collector.routing.grouping import Grouping, Target
 from collector.routing.route import BUILT_IN
+from collector.shell.delivery import Delivery, DeliverySettings
 
 
 class Silent:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from collector import targets
 from collector.model.errors import ChannelError
 from collector.routing.routefile import load
+from collector.wiring import targets
 from tests.fakes.chat import Chat
 from tests.unit.channels.conftest import make_notification
 

@@ -13,7 +13,7 @@ import zstandard
 
 from collector.cli import main as cli
 from tests.truth.generator import generate
-from tests.unit.shell import FAILING, T0, event
+from tests.unit.parts import FAILING, T0, event
 
 BROKEN = FAILING.replace("> 0", "> ((").replace("name: g", "nam: g")
 FAILED = event("failed", "bad", T0 + 1, error="E", worker="w", trace_id="ab" * 16)

@@ -10,17 +10,17 @@ import socket
 import pytest
 from rich.console import Console
 
-from collector import rulefiles
 from collector.cli import bench, demo
 from collector.cli.fleet import OUTAGE, REDRIVE_AT, Fleet
 from collector.cli.live import COLUMNS, LiveView
 from collector.cli.main import main
+from collector.config import rulefiles
+from collector.config.settings import Settings
 from collector.formats import native
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
-from collector.plugs import Feed
-from collector.settings import Settings
-from tests.unit.shell import T0, batch, running, until
+from collector.wiring.plugs import Feed
+from tests.unit.parts import T0, batch, running, until
 
 
 def test_a_hastened_rule_file_is_still_one() -> None:

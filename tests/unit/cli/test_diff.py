@@ -8,7 +8,7 @@ import pytest
 
 from collector.cli.diff import difference
 from collector.cli.main import main
-from tests.unit.shell import FAILING, T0, event
+from tests.unit.parts import FAILING, T0, event
 
 EVENTS = [event("failed", "1", T0 + 1), event("retried", "2", T0 + 40), event("sent", "3", T0 + 120)]
 HELD = FAILING.replace("    labels:", "    for: 5s\n    labels:")

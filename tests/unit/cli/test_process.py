@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.shell import FAILING, T0, event
+from tests.unit.parts import FAILING, T0, event
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 FAULTY = """
 import asyncio, sys
 from collector import app
-from collector.plugs import Feed
+from collector.wiring.plugs import Feed
 
 class Stubborn:
     async def run(self, intake):

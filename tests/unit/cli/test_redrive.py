@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -13,18 +14,41 @@ from collector.model.redrive import Mark, mark_of
 from collector.redrive.message import GONE, Message
 
 RECORD = {
-    "at": 1.0, "state": "open", "is_virtual": False, "place": "pay-dlt/0", "origin": {"topic": "pay", "partition": 0},
+    "at": 1.0, "source": "s", "state": "open", "is_virtual": False, "place": "pay-dlt/0",
+    "origin": {"topic": "pay", "partition": 0},
 }  # fmt: skip
 
 
 class Daemon:
-    """Answers as the daemon does; `become` is what a redriven task becomes."""
+    """Answers as the daemon does; `become` is what a redriven task becomes, once it was asked for `slowness` times."""
 
     def __init__(self, count: int, become: str = "succeeded") -> None:
         self.records = {f"r{n}": {**RECORD, "id": f"r{n}", "task_id": f"t{n}", "receipt": str(n)} for n in range(count)}
         self.become = become
+        self.slowness = 0
+        self.running: dict[str, int] = {}
+        """Tasks that are under way, and how often each was asked for."""
+        self.ended: set[str] = set()
+        self.most = 0
+        """So many were under way at once."""
         self.verdicts = []
         self.refuses = 0
+
+    def begin(self, task_id):
+        """It was sent again."""
+        self.ended.discard(task_id)
+        self.running[task_id] = 0
+        self.most = max(self.most, len(self.running))
+
+    def state(self, task_id):
+        """What its trail says; a task gets on while it is asked for."""
+        if task_id in self.running:
+            self.running[task_id] += 1
+            if self.running[task_id] <= self.slowness:
+                return "started"
+            del self.running[task_id]
+            self.ended.add(task_id)
+        return self.become if task_id in self.ended else "dead_lettered"
 
     def ask(self, method, path, body=None):
         """One request."""
@@ -35,17 +59,23 @@ class Daemon:
             for name in body["ids"]:
                 self.records[name]["state"] = "redriven"
             return {}
-        if path.startswith("/api/tasks/"):
-            return {"state": self.become}
-        if "?" in path:
+        place, _, query = path.partition("?")
+        asked = dict(parse_qsl(query))
+        name = place.rpartition("/")[2]
+        if place.startswith("/api/tasks/"):
+            return {"state": self.state(name)}
+        if "task_id" in asked:
+            assert (asked["source"], asked["limit"]) == ("s", "1")
+            task_id = asked["task_id"]
+            return {"dead_letters": [{"id": "newer" if task_id in self.ended else task_id.replace("t", "r")}]}
+        if asked:
             found = [one for one in self.records.values() if one["state"] == "open"]
-            start = int(path.partition("after=")[2] or 0)
+            start = int(asked.get("after", "0"))
             following = start + 2 if start + 2 < len(found) else None
             return {"dead_letters": found[start : start + 2], "next": following and str(following)}
-        found = self.records.get(path.rpartition("/")[2])
-        if found is None:
+        if name not in self.records:
             raise client.RefusedError(404, "none")
-        return found
+        return self.records[name]
 
 
 class Broker:
@@ -88,7 +118,7 @@ class Broker:
         for message, mark in listed:
             self.written.append((message.at.id, mark_of(mark)))
             if self.is_seen:
-                self.daemon.records[message.at.id]["state"] = "redriven"
+                self.daemon.begin(message.at.task_id)
 
     async def close(self):
         """At the end."""
@@ -139,6 +169,33 @@ def test_a_canary_of_which_nothing_is_seen_keeps_the_rest_where_it_is(stage, cap
     assert call("--task", "x", "--canary", "20ms") == 1
     assert broker.batches == [1]
     assert "has not succeeded yet" in capsys.readouterr().err
+
+
+def test_no_more_are_under_way_at_once_than_are_allowed(stage, capsys):
+    """The next one goes when one of those before it has ended, whatever it became; all go in the end."""
+    daemon, broker, call = stage
+    daemon.slowness = 3
+    assert call("--task", "x", "--concurrency", "2") == 0
+    assert (daemon.most, len(broker.written)) == (2, 5)
+    assert broker.batches[0] == 1
+    daemon.running.clear()
+    daemon.become = "dead_lettered"
+    for one in daemon.records.values():
+        one["state"] = "open"
+    assert call("--task", "x", "--concurrency", "3", "--canary", "0s") == 0
+    assert (daemon.most, len(broker.written)) == (3, 10)
+    assert capsys.readouterr().out == "5 were redriven\n" * 2
+
+
+def test_what_never_ends_lets_no_more_through(stage, capsys):
+    """The call says how many are under way, and what is left."""
+    daemon, broker, call = stage
+    daemon.slowness = 10**9
+    daemon.ended.add("t0")
+    broker.is_seen = False
+    assert call("--task", "x", "--concurrency", "2", "--canary", "20ms") == 1
+    assert len(broker.written) == 3
+    assert "of 2 under way none has ended within 20ms; 2 are left" in capsys.readouterr().err
 
 
 def test_a_dry_run_counts_what_would_be_sent_and_writes_nothing(stage, capsys):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from collector.cli.main import main
-from tests.unit.shell import FAILING, T0, event
+from tests.unit.parts import FAILING, T0, event
 
 ROUTES = """route:
   receiver: default

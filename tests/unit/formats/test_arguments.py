@@ -8,14 +8,14 @@ import json
 import msgspec
 import pytest
 
+from collector.config.source_urls import parse_source
 from collector.formats import FORMATS
 from collector.formats.arguments import showing
 from collector.model.record import Batch
-from collector.pipeline import Limits
-from collector.plugs import feed
-from collector.source_urls import parse_source
-from tests.unit.shell import T0, pipeline
-from tests.unit.test_pipeline import live
+from collector.shell.pipeline import Limits
+from collector.wiring.plugs import feed
+from tests.unit.parts import T0, pipeline
+from tests.unit.shell.test_pipeline import live
 
 ARGS, KWARGS = ["zebra-71"], {"password": "hunter2"}
 REPRS = {"args": repr(tuple(ARGS)), "kwargs": repr(KWARGS)}
@@ -111,7 +111,7 @@ def told(*, is_allowed: bool) -> tuple[str, str]:
     about = {"channel": "/0.celeryev/task.multi"}
     made.ingest.count(made.axes[0], decode, msgspec.structs.replace(batch("redis-pubsub", about, body)), T0)
     (alert,) = [one for one in live(made, T0 + 1) if one.state == "firing"]
-    return tuple(msgspec.json.encode(one).decode() for one in (made.stitcher.find("x"), alert.evidence))
+    return tuple(msgspec.json.encode(one).decode() for one in (made.stitcher.reader.find("x"), alert.evidence))
 
 
 def test_to_the_trail_and_into_the_evidence():

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from collector.config.settings import load
 from collector.formats.mapping import Mapped, Rule, mapped_event, parse_path, told
 from collector.model.errors import ProblemsError
 from collector.model.record import Batch
-from collector.plugs import feed
-from collector.settings import load
+from collector.wiring.plugs import feed
 
 T0 = 1_790_000_000
 

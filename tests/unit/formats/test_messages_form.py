@@ -74,6 +74,20 @@ def test_an_entry_id_is_one_of_its_own_stream():
     assert [task_id for kind, task_id in told if kind == "succeeded"] == ["8"]
 
 
+@pytest.mark.parametrize(
+    ("place", "queue"),
+    [("orders.DLT", "orders"), ("dlq.orders", "orders"), ("dlq", "dlq"), ("orders-retry-1", "orders")],
+)
+def test_where_nothing_else_tells_the_name_of_its_place_says_whose_dead_letter_it_is(place, queue):
+    """It is work of the topic that it came from; sent again, it is that of no other."""
+    decode = FORMATS["messages"].new()
+    assert [event.queue for event in decode(entry(place, 1, id="7", type="bill")).events] == [queue]
+    again = entry("orders", 2, id="7", type="bill", **{HEADER: str(Mark("0" * 16, 1, "7"))})
+    assert [(event.kind, event.queue) for event in decode(again).events] == [("sent", "orders")]
+    main = FORMATS["messages"].new(dead_letter=("*.dead",))
+    assert [event.queue for event in main(entry("orders.DLT", 1, id="7", type="bill")).events] == ["orders.DLT"]
+
+
 def test_a_redriven_entry_is_its_task_sent_again():
     """By its mark, though it has no id of its own and the first message was never seen."""
     mark = str(Mark("0" * 16, 1, "the task"))

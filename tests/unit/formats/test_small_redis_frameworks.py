@@ -225,6 +225,19 @@ def test_a_notification_that_is_behind_the_result_is_no_other_try():
     assert told(decode(batch(at=T0 + 60))) == []
 
 
+def test_notifications_that_are_behind_the_end_open_no_other_life():
+    """All that was heard too late was before it: that it was put, and each try. Used again, it is read again."""
+    decode = arq.Decoder()
+    ends = [("sent", None), ("started", 1), ("retried", 1), ("started", 2), ("succeeded", 2)]
+    assert told(decode(batch(result(t=2)))) == ends
+    put, tried = note("arq:job:a", "set"), [note("arq:in-progress:a", "set"), note("arq:in-progress:a", "del")]
+    assert told(decode(batch(put, *tried, *tried, at=T0 + 4, tap="redis-pubsub"))) == []
+    assert told(decode(batch(at=T0 + 60))) == []
+    decode(batch(put, *tried[:1], at=T0 + 61, tap="redis-pubsub"))
+    assert told(decode(batch(job(et=MILLIS + 61_000), at=T0 + 61.1))) == [("sent", None)]
+    assert told(decode(batch(at=T0 + 70))) == [("started", 1)]
+
+
 @pytest.mark.parametrize("text", ["max 3 retries exceeded", "function 'f' not found", "job expired"])
 def test_a_job_that_arq_gives_up_ran_no_more(text):
     """Of a result that says so the last try is none; the one before is the one that failed."""
@@ -265,6 +278,17 @@ def test_a_worker_that_died_is_no_retry():
     assert told(decode(batch(gone, at=T0 + 4.1))) == [("requeued", 1)]
     assert told(decode(batch(key("arq:retry:a", "2", "string"), at=T0 + 5))) == []
     assert told(decode(batch(at=T0 + 6))) == [("started", 2)]
+
+
+def test_a_job_that_had_all_its_tries_is_given_up_and_not_tried_once_more():
+    """A look that finds it while it is given up sees the counter of one more try, and a sign that a worker has it."""
+    decode = arq.Decoder()
+    sign = key("arq:in-progress:a", "1", "string")
+    sign[0]["pttl"] = 4000
+    decode(batch(job(), key("arq:retry:a", "1", "string"), sign))
+    assert told(decode(batch(key("arq:retry:a", "2", "string"), sign, at=T0 + 1))) == []
+    refused = key("arq:result:a", packed(_result_with(b"carq.worker\nJobExecutionFailed\n(Vmax\ntR.", t=2)), "string")
+    assert told(decode(batch(refused, at=T0 + 1.1))) == [("failed", 1)]
 
 
 def test_an_id_that_is_used_again_begins_again():

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.routing.acks import Ack, Acks
+from collector.routing.acks import Acks
 from collector.routing.escalation import Waiting, follow, stage
 from collector.routing.grouping import Grouping, Target
 from collector.routing.inhibition import InhibitRule
+from collector.routing.keeping import Ack
 from collector.routing.matchers import parse_matchers
 from collector.routing.route import Route, Step
 from tests.unit.routing.conftest import make_alert

@@ -11,12 +11,12 @@ from collector.routing import links
 from collector.routing.desk import Desk
 from collector.routing.external import External, Posted
 from collector.routing.group import Target
+from collector.routing.keeping import Silence
 from collector.routing.links import Link, sign, verify
 from collector.routing.matchers import matcher
 from collector.routing.message import Wording
 from collector.routing.original import masked
 from collector.routing.routefile import load
-from collector.routing.silences import Silence
 from tests.unit.routing.conftest import make_alert
 
 LABELS = labels_of({"alertname": "Out", "severity": "page"})

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collector.model.labels import fingerprint, labels_of
+from collector.routing.keeping import Silence
 from collector.routing.matchers import parse_matchers
-from collector.routing.silences import RETAINED, Silence, Silences, Unknown
+from collector.routing.silences import RETAINED, Silences, Unknown
 
 LABELS = labels_of({"alertname": "A", "task": "pay.settle"})
 

@@ -8,11 +8,11 @@ import pytest
 
 from collector.formats import native
 from collector.model.event import Event
-from collector.pipeline import Pipeline
 from collector.series.expose import families
 from collector.series.fleet import class_of
-from collector.ticker import Target
-from tests.unit.shell import T0, batch, pipeline
+from collector.shell.pipeline import Pipeline
+from collector.shell.ticker import Target
+from tests.unit.parts import T0, batch, pipeline
 
 
 @pytest.mark.parametrize(

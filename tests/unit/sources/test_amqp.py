@@ -14,16 +14,16 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from collector import plugs
+from collector.config.source_urls import UrlError, parse_source
 from collector.model.clock import SystemClock
 from collector.model.errors import SourceError
 from collector.model.secret import Secret
-from collector.source_urls import UrlError, parse_source
 from collector.sources import amqp_ask
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
 from collector.sources.amqp_ask import Management
 from collector.sources.amqp_signs import BATCHES, EVENTS_OFF, PATIENCE, SENT_OFF, Signs
 from collector.sources.amqp_wire import DEEPEST, AmqpAddress, plain
+from collector.wiring import plugs
 from tests.contract_suites.rigs import Notes
 
 

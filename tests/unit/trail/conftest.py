@@ -82,7 +82,7 @@ class Bench:
 
     def state(self, task_id="a"):
         """The state of a trail."""
-        return self.stitcher.find(task_id).state
+        return self.stitcher.reader.find(task_id).state
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ class Court(Bench):
 
     def lines(self, task_id="a"):
         """The timeline's kinds."""
-        return [one.kind for one in self.stitcher.find(task_id).events]
+        return [one.kind for one in self.stitcher.reader.find(task_id).events]
 
 
 def restarted(court, *contracts, **bounds):

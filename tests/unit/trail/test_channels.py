@@ -26,7 +26,7 @@ def told(bench, *facts):
 def summed(bench):
     """Counts, state, attempts with their outcomes, and what is in flight, when all is decided."""
     bench.expire(100)
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     tries = [(one.attempt, one.started, one.outcome) for one in view.attempts]
     return bench.counts(), view.state, tries, bench.gauge("flight")
 
@@ -66,7 +66,7 @@ def test_a_second_life_keeps_its_own_results(bench):
         told(bench, ("", "succeeded", at + 2, {}))
     counts, _, _, _ = summed(bench)
     assert counts == {"sent": 2, "started": 2, "succeeded": 2}
-    assert bench.stitcher.find("a").lives == 2
+    assert bench.stitcher.reader.find("a").lives == 2
 
 
 @st.composite

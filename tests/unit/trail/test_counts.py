@@ -45,7 +45,7 @@ def test_the_contract_sample(bench):
         ("wait", 1.0),
         ("wait", 2.0),
     ]
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert [attempt.worker for attempt in view.attempts] == ["w1", "w2"]
     assert view.trace_id.startswith("0af7")
 
@@ -99,7 +99,7 @@ def test_a_retry_chain_without_attempts(make_bench, order):
     bench.stitch(*(bench.event(*chain[n], worker="w") for n in order)).expire(60)
     assert bench.counts() == {"started": 3, "retried": 2}
     assert bench.gauge("flight") == 1
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert [attempt.attempt for attempt in view.attempts] == [1, 2, 3]
     assert view.state == "started"
 
@@ -109,7 +109,7 @@ def test_a_retry_at_the_time_of_the_next_start_comes_before_it(bench):
     event = bench.event
     bench.stitch(event("started", 1), event("started", 2), event("retried", 2), event("started", 3)).expire(60)
     bench.stitch(event("retried", 3)).expire(60)
-    assert [attempt.attempt for attempt in bench.stitcher.find("a").attempts] == [1, 2, 3]
+    assert [attempt.attempt for attempt in bench.stitcher.reader.find("a").attempts] == [1, 2, 3]
 
 
 def test_a_sent_after_the_end_opens_a_new_life(bench):
@@ -253,7 +253,7 @@ def test_deferred(bench):
     assert bench.state() == "deferred"
     bench.stitch(bench.event("started", 61))
     assert bench.measures() == [("wait", 1.0)]
-    assert bench.stitcher.find("a").state == "started"
+    assert bench.stitcher.reader.find("a").state == "started"
 
 
 def test_two_successes_under_one_key_in_an_irregular_trail(bench):
@@ -268,7 +268,7 @@ def test_a_repeat_fills_in_what_was_missing(bench):
     bench.stitch(bench.event("failed", 0, attempt=1))
     told = {"error": "KeyError", "error_message": "'x'", "caller": "web", "trace_id": "f" * 32}
     bench.stitch(bench.event("failed", 0, attempt=1, **told)).expire(60)
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert (view.error, view.error_message, view.caller, view.trace_id) == ("KeyError", "'x'", "web", "f" * 32)
     assert bench.outcome["duplicate"] == 1
     assert bench.counts() == {"failed": 1}

@@ -20,11 +20,11 @@ def test_an_endless_trace_leaves_the_others_whole(make_bench):
         ]
         made += len(endless)
         bench.stitch(*endless, *several)
-    view = bench.stitcher.trace("e" * 32)
+    view = bench.stitcher.reader.trace("e" * 32)
     assert view.truncated
     assert 0 < len(view.tasks) <= 1_000
     for other in range(OTHERS):
-        view = bench.stitcher.trace(f"{other:032x}")
+        view = bench.stitcher.reader.trace(f"{other:032x}")
         assert [one.task_id for one in view.tasks] == [f"o{other}.{part}" for part in range(3)]
         assert not view.truncated
     assert bench.counts() == {"sent": ENDLESS + 3 * OTHERS}

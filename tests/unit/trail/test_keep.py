@@ -22,9 +22,9 @@ def test_a_finished_trail_is_frozen_and_still_found(bench):
     """After the horizon it is no longer open, yet its timeline and its counts are there, and repeats are known."""
     lived(bench, 0).expire(130)
     assert len(bench.stitcher) == 0
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert (view.state, view.counts["started"], len(view.events)) == ("succeeded", 1, 3)
-    assert [trail.task_id for trail in bench.stitcher.trails()] == ["a"]
+    assert [trail.task_id for trail in bench.stitcher.reader.trails()] == ["a"]
     bench.stitch(bench.event("succeeded", 2, worker="w", attempt=1))
     assert bench.outcome["duplicate"] == 1
     assert bench.counts() == {"sent": 1, "started": 1, "succeeded": 1}
@@ -42,7 +42,7 @@ def test_many_lives_keep_only_the_latest(bench):
     """A cron job's id that lives for ever keeps a bounded history and loses no count."""
     for life in range(40):
         lived(bench, life * 100).expire(life * 100 + 50)
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert bench.counts() == {"sent": 40, "started": 40, "succeeded": 40}
     assert view.counts == {"sent": 40, "started": 40, "succeeded": 40}
     assert view.lives <= 4
@@ -53,15 +53,15 @@ def test_memory_forgets(make_bench):
     """Finished ids are forgotten after their time, and leaving early is counted."""
     bench = make_bench(finished_seconds=900, finished_ids=1_000)
     lived(bench, 0).expire(130).expire(1_000)
-    assert bench.stitcher.find("a") is not None
+    assert bench.stitcher.reader.find("a") is not None
     bench.expire(2_000)
-    assert bench.stitcher.find("a") is None
+    assert bench.stitcher.reader.find("a") is None
     assert bench.stitcher.evictions["finished_early"] == 0
     bench = make_bench(finished_ids=8)
     for n in range(20):
         lived(bench, n, str(n))
     bench.expire(200)
-    remembered = sum(bench.stitcher.find(str(n)) is not None for n in range(20))
+    remembered = sum(bench.stitcher.reader.find(str(n)) is not None for n in range(20))
     assert remembered <= 8
     assert bench.stitcher.evictions["finished_early"] == 20 - remembered
 
@@ -73,8 +73,8 @@ def test_the_oldest_leave_when_too_many_are_open(make_bench):
         bench.stitch(bench.event("started", n, str(n)))
     assert len(bench.stitcher) == 10
     assert bench.stitcher.evictions["open_count"] == 90
-    assert bench.stitcher.find("89") is None
-    assert bench.stitcher.find("90") is not None
+    assert bench.stitcher.reader.find("89") is None
+    assert bench.stitcher.reader.find("90") is not None
     assert bench.gauge("flight") == 10
     assert bench.counts() == {"started": 100}
 
@@ -85,7 +85,7 @@ def test_what_is_finished_is_frozen_before_it_would_be_lost(make_bench):
     for n in range(5):
         lived(bench, n * 10, str(n))
     assert bench.stitcher.evictions["open_count"] == 0
-    assert bench.stitcher.find("0").state == "succeeded"
+    assert bench.stitcher.reader.find("0").state == "succeeded"
 
 
 def test_open_trails_leave_by_age(make_bench):
@@ -133,13 +133,13 @@ def test_one_endless_trail_is_cut(make_bench):
         bench.stitch(bench.event("started", 2 * n, **told), bench.event("requeued", 2 * n + 1, **told))
         bench.expire(2 * n)
     bench.expire(1_000)
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert len(view.events) <= 31
     assert view.truncated
     assert view.counts == {"started": 200, "requeued": 200, "requeue_loop": 1}
     assert bench.stitcher.evictions["trail_facts"] == 400 - (len(view.events) - 1)
     assert bench.gauge("flight") == 0
-    assert len(bench.stitcher.find("other").events) == 3
+    assert len(bench.stitcher.reader.find("other").events) == 3
 
 
 @pytest.mark.parametrize("waited", [10, 200, 5_000])

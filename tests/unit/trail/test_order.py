@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+import itertools
 
 import pytest
 from hypothesis import example, given, settings
@@ -42,7 +42,7 @@ def result(facts, order, *, frontier=0.0):
     for n in order:
         bench.stitch(bench.event(**facts[n]))
     bench.expire(frontier).expire(100)
-    view = bench.stitcher.find("a")
+    view = bench.stitcher.reader.find("a")
     assert bench.lowest("flight") >= 0
     assert bench.lowest("dead") >= 0
     return (
@@ -143,12 +143,29 @@ def test_an_end_that_overtakes_the_start_of_its_own_worker_is_not_the_running_at
     assert bench.outcome["duplicate"] == 1
 
 
+@pytest.mark.parametrize("end", ["failed", "retried"])
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_of_two_versions_of_a_fact_the_same_one_is_believed(make_bench, end, is_chain):
+    """Whichever comes first, and whichever form the trail has by then; one without an error class is never believed."""
+    believed = set()
+    for errors in itertools.permutations(["ValueError", "KeyError", None]):
+        bench = make_bench()
+        bench.stitch(bench.event("sent", 0, "a"), bench.event("started", 1, "a", worker="w", attempt=1))
+        for error in errors:
+            bench.stitch(bench.event(end, 2, "a", worker="w", attempt=1, error=error))
+            if is_chain:
+                bench.stitch(bench.event("started", 3, "a", worker="w", attempt=2))
+        view = bench.stitcher.reader.find("a")
+        believed.add((view.error, view.attempts[0].error))
+    assert believed == {("KeyError", "KeyError")}
+
+
 @pytest.mark.case("K05.2")
 @pytest.mark.parametrize("apart", [0.0, 5.0, 600.0])
 def test_each_order_of_one_life_ends_alike(make_bench, apart):
     """However late the others come, each counts once, the end stays the end, and the run is what it was."""
     told = [("sent", 0.0), ("received", 1.0), ("started", 2.0), ("succeeded", 5.0)]
-    for order in permutations(told):
+    for order in itertools.permutations(told):
         bench = make_bench()
         for number, (kind, at) in enumerate(order):
             arrived = 5.0 + number * apart

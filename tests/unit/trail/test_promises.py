@@ -58,7 +58,7 @@ def test_what_is_not_done_is_overdue_once_its_deadline_has_passed_by_grace():
     bench.expire(65)
     bench.expire(500)
     assert found(bench) == ([("overdue", 65.0)], 1)
-    assert [(one.kind, one.at - T) for one in bench.stitcher.find("a").events][-1] == ("overdue", 65.0)
+    assert [(one.kind, one.at - T) for one in bench.stitcher.reader.find("a").events][-1] == ("overdue", 65.0)
 
 
 def test_a_late_success_recovers():
@@ -66,7 +66,7 @@ def test_a_late_success_recovers():
     bench = promised()
     run(bench, bench.event("sent", 0), bench.event("started", 1), bench.event("succeeded", 90)).expire(500)
     assert found(bench) == ([("overdue", 65.0), ("recovered", 95.0)], 0)
-    timeline = bench.stitcher.find("a")
+    timeline = bench.stitcher.reader.find("a")
     assert [one.kind for one in timeline.events] == ["sent", "started", "overdue", "succeeded", "recovered"]
     assert (timeline.counts["overdue"], timeline.counts["recovered"]) == (1, 1)
 
@@ -125,7 +125,7 @@ def test_a_deadline_outlives_the_trail():
     run(bench, bench.event("sent", 0), bench.event("started", 1), bench.event("failed", 2))
     for at in range(60, 6_000, 60):
         bench.expire(at)
-    assert bench.stitcher.find("a") is None
+    assert bench.stitcher.reader.find("a") is None
     assert found(bench) == ([("overdue", 5_005.0)], 0)
 
 
@@ -152,7 +152,7 @@ def test_each_life_has_its_own_deadline():
 def test_nothing_is_found_across_a_hole_of_the_source():
     """What is missing may lie in the hole: it is counted as not judged, and nothing else."""
     bench = promised()
-    bench.stitcher.promises.gap("s", T + 10, T + 20)
+    bench.stitcher.findings.holes.add("s", T + 10, T + 20)
     bench.stitch(bench.event("sent", 0), bench.event("sent", 30, "b"))
     bench.expire(500)
     assert found(bench) == ([("overdue", 95.0)], 1)
@@ -165,7 +165,7 @@ def test_a_trail_that_leaves_is_no_longer_overdue():
     bench.stitch(bench.event("sent", 0))
     for at in range(60, 600, 60):
         bench.expire(at)
-    assert bench.stitcher.find("a") is None
+    assert bench.stitcher.reader.find("a") is None
     assert found(bench) == ([("overdue", 65.0)], 0)
 
 
@@ -222,7 +222,7 @@ def test_findings_do_not_depend_on_order_or_repetition_within_grace(chain, data)
             bench.expire(arrival)
             bench.stitch(event)
         bench.expire(400)
-        timeline = bench.stitcher.find("a")
+        timeline = bench.stitcher.reader.find("a")
         lines = timeline and Counter((one.kind, one.at) for one in timeline.events if one.kind in FOUND)
         findings, gauge = found(bench)
         if sum(kind == "succeeded" for kind, _ in chain) < 2:

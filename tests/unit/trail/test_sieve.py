@@ -116,7 +116,7 @@ def test_what_comes_of_a_kept_trail_after_memory_forgot_it_is_kept_too(bench, si
     lived(bench, 0, "dead", "failed").expire(100)
     assert kept(sieve) == [("dead", "outcome")]
     bench.expire(2_000).expire(4_000)
-    assert bench.stitcher.find("dead") is None
+    assert bench.stitcher.reader.find("dead") is None
     lived(bench, 5_000, "dead")
     lived(bench, 5_000, "new").expire(5_200)
     assert kept(sieve) == [("dead", "trace")]

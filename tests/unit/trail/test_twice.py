@@ -9,7 +9,7 @@ from tests.unit.trail.findings_bench import Court
 
 def lines(court):
     """Kind and detail of the lines that are no facts."""
-    return [(one.kind, one.detail) for one in court.stitcher.find("a").events if not one.attempt]
+    return [(one.kind, one.detail) for one in court.stitcher.reader.find("a").events if not one.attempt]
 
 
 @pytest.mark.case("K07.1")

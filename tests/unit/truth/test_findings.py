@@ -70,7 +70,7 @@ class Court:
 
 def found(court: Court, task_id: str) -> list[tuple[str, float]]:
     """The findings in a trail's timeline, deadlines left out."""
-    view = court.stitcher.find(task_id)
+    view = court.stitcher.reader.find(task_id)
     assert view is not None
     return sorted(
         (one.kind, round(one.at - T, 3))
@@ -94,7 +94,7 @@ def test_what_was_planted_is_found_once_and_nothing_else(seed):
             got = found(court, task_id)
             unsure = {name for name, at in expected if at == ANYTHING}
             got = sorted((name, ANYTHING if name in unsure else at) for name, at in got)
-            counts = court.stitcher.find(task_id).counts
+            counts = court.stitcher.reader.find(task_id).counts
             twice = {name: counts.get(name, 0) for name in ("redelivered", "duplicate_success")}
             if got != expected or twice != {name: plan.counts[name] for name in twice}:
                 wrong.append((task_id, got, expected, twice, dict(plan.counts)))

@@ -8,8 +8,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from collector.settings import Settings
-from tests.unit.shell import T0, event, running, until
+from collector.config.settings import Settings
+from tests.unit.parts import T0, event, running, until
 
 RULES = """
 groups:

@@ -12,10 +12,10 @@ import aiohttp
 import msgspec
 import pytest
 
+from collector.config.settings import Settings
 from collector.documents import Url
-from collector.settings import Settings
 from collector.web import v2_alerts
-from tests.unit.shell import T0, Kept, running, until
+from tests.unit.parts import T0, Kept, running, until
 
 SETTINGS = Settings(state="none", rules=(), external_url=Url("https://tasktrail.invalid"))
 OUT = [{"labels": {"alertname": "Out", "severity": "page"}, "annotations": {"summary": "<b>out</b>"}}]

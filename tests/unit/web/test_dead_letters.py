@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from collector.cli.main import main
-from collector.settings import Settings
+from collector.config.settings import Settings
 from collector.web.dead_letters import COLUMNS
-from tests.unit.shell import T0, event, running
+from tests.unit.parts import T0, event, running
 
 TASKS = "tasks:\n- {match: pay.*, semantics: must_complete, owner: payments, review_within: 1h}\n"
 EVENTS = [
@@ -107,7 +107,7 @@ async def test_filters_may_be_combined(asked, params, found) -> None:
         ({"limit": "0"}, "`limit` is a number from 1 to 1000"),
         ({"after": "x"}, "`after` is the `next`"),
         ({"since": "soon"}, "since: "),
-        ({"since": "nan"}, "since: a duration"),
+        ({"since": "nan"}, "since: `nan` is not a duration"),
         ({"by": "task"}, "`by` is `fingerprint`"),
     ],
 )
@@ -212,6 +212,10 @@ async def test_the_command_lists_shows_and_decides(asked, capsys) -> None:
     assert await asked.call("show", name) == 0
     out = capsys.readouterr().out
     assert "discarded    ann  old (T-1)" in out
+    assert out.startswith(f"dead letter {name} is discarded\n")
+    assert "  error        smtplib.Down\n" in out
+    assert "  task         mail." in out
+    assert "_at" not in out
     assert await asked.call("show", name, "--json") == 0
     assert json.loads(capsys.readouterr().out)["state"] == "discarded"
     assert await asked.call("list", "--task-id", "m1", "--json") == 0

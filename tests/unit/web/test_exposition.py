@@ -8,13 +8,13 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from collector.config.settings import Settings
 from collector.model.labels import labels_of
 from collector.series.buckets import LE_TEXT
 from collector.series.expose import Exposed
-from collector.settings import Settings
 from collector.web import exposition
 from collector.web.exposition import SAMPLES, negotiated, pieces, render
-from tests.unit.shell import T0, event, running, until
+from tests.unit.parts import T0, event, running, until
 
 OPEN = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6"
 PROMETHEUS = f"{OPEN},text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"

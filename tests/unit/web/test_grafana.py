@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.unit.shell import T0
+from tests.unit.parts import T0
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "User-Agent": "Grafana/12.1.0", "X-Grafana-Org-Id": "1"}
 GRID = {"start": str(int(T0) - 300), "end": str(int(T0) + 10), "step": "5"}

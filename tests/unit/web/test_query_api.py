@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from collector.web import answers, budget, prometheus, query
-from tests.unit.shell import T0, event
+from tests.unit.parts import T0, event
 
 SENT = {"queue": "q", "source": "http", "task": "a"}
 FAILED = {"error": "ValueError", "queue": "r", "source": "http", "task": "b"}

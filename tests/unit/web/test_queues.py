@@ -5,10 +5,10 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
+from collector.config.settings import Settings
 from collector.model.labels import labels_of
 from collector.model.stale import STALE
-from collector.settings import Settings
-from tests.unit.shell import T0, running
+from tests.unit.parts import T0, running
 
 
 @pytest.fixture

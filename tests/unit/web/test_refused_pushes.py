@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from collector.settings import Settings
+from collector.config.settings import Settings
 from collector.web import server
-from tests.unit.shell import Kept, running
+from tests.unit.parts import Kept, running
 
 LARGE = 900_000
 MOST = 100_000

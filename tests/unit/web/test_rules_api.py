@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.shell import T0
+from tests.unit.parts import T0
 
 
 async def test_a_group_with_its_rules(asked) -> None:

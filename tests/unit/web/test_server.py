@@ -10,14 +10,14 @@ import aiohttp
 import msgspec
 import pytest
 
+from collector.config.settings import Settings
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
 from collector.model.record import Gap
-from collector.plugs import Feed
-from collector.settings import Settings
 from collector.web import server
 from collector.web.server import ROUTES
-from tests.unit.shell import FAILING, T0, Kept, batch, event, running, until
+from collector.wiring.plugs import Feed
+from tests.unit.parts import FAILING, T0, Kept, batch, event, running, until
 
 SETTINGS = Settings(state="none")
 
@@ -277,7 +277,7 @@ class Gate:
 @pytest.mark.case("K01.1")
 async def test_ready_and_sources_follow_the_sources(http, rules, monkeypatch) -> None:
     """Ready once every source was tried; /api/sources is 503 while one is down, whose outage is no matter of health."""
-    monkeypatch.setattr("collector.intake.FIRST_WAIT", 0.01)
+    monkeypatch.setattr("collector.shell.intake.FIRST_WAIT", 0.01)
     gate = Gate()
     feeds = (Feed(name="gated", build=lambda: gate),)
     async with running(msgspec.structs.replace(SETTINGS, rules=(str(rules),)), feeds=feeds) as made:

@@ -8,11 +8,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from collector import taskfile
 from collector.cli.main import main
+from collector.config import taskfile
+from collector.config.settings import Settings
 from collector.model.errors import ProblemsError
-from collector.settings import Settings
-from tests.unit.shell import FAILING, T0, event, running
+from tests.unit.parts import FAILING, T0, event, running
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 EVENTS = [

@@ -1,0 +1,19 @@
+"""The tasks file on disk: its contracts, or every problem in it. Without a file nothing is declared."""
+
+from __future__ import annotations
+
+from collector.config import taskfile
+from collector.model.contract import Contracts
+from collector.model.errors import Problem, ProblemsError
+from collector.model.files import read_text
+
+
+def load(path: str | None) -> Contracts | None:
+    """The contracts of a file; None where there is none. Raises ProblemsError with every problem of it."""
+    if path is None:
+        return None
+    try:
+        text = read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
+    return taskfile.load(path, text)

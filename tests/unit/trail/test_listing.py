@@ -1,0 +1,152 @@
+"""Lists of trails: right whatever happens between two pages, and no page looks at more than it shows."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collector.model.event import TASK_KINDS
+from collector.trail import calendar, listing
+from collector.trail.lifecycle import STATES
+from collector.trail.listing import Wanted
+from tests.unit.trail.conftest import Bench, T
+
+FILTERS = st.fixed_dictionaries({
+    "states": st.sampled_from([frozenset(), *(frozenset([state]) for state in STATES), frozenset(["sent", "lost"])]),
+    "task": st.sampled_from(["", "pay*", "mail"]),
+    "queue": st.sampled_from(["", "q"]),
+    "error": st.sampled_from(["", "Time", "*Error"]),
+    "since": st.sampled_from([float("-inf"), T + 3, T + 200]),
+})  # fmt: skip
+FACTS = st.lists(
+    st.fixed_dictionaries({
+        "kind": st.sampled_from(["sent", "started", "succeeded", "failed", *TASK_KINDS]),
+        "at": st.integers(0, 40).map(lambda n: n / 10),
+        "task_id": st.sampled_from("abcdefgh"),
+        "task": st.sampled_from(["pay", "mail", None]),
+        "queue": st.sampled_from(["q", "p", None]),
+        "attempt": st.sampled_from([1, 2, None]),
+        "error": st.sampled_from(["TimeoutError", "KeyError", None]),
+        "eta": st.sampled_from([None, T + 100]),
+    }),
+    max_size=20,
+)  # fmt: skip
+
+
+def page(bench, **wanted):
+    """The page, and in how many steps it was made."""
+    *steps, found = bench.stitcher.listing.pages(Wanted(**wanted))
+    return found, len(steps)
+
+
+def walked(bench, limit, wanted, between=lambda: None):
+    """The ids of all pages."""
+    ids, after = [], None
+    while True:
+        found, _ = page(bench, limit=limit, after=after, **wanted)
+        ids += [one.task_id for one in found.tasks]
+        if found.after is None:
+            return ids
+        assert after is None or found.after < after
+        after = found.after
+        between()
+
+
+def fits(line, view, wanted):
+    """Whether a trail is what is wanted, said in another way."""
+    return (
+        (not wanted["states"] or view.state in wanted["states"])
+        and (not wanted["task"] or view.task.startswith(wanted["task"].strip("*")))
+        and (not wanted["queue"] or view.queue == wanted["queue"])
+        and (not wanted["error"] or wanted["error"].strip("*") in view.error)
+        and line.last_at >= wanted["since"]
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    FACTS,
+    FACTS,
+    FILTERS,
+    st.integers(1, 4),
+    st.sampled_from([5, 70]),
+    st.sampled_from([-4 * listing._VIEW, listing._MOST_COST]),
+)
+def test_pages_have_all_that_fits_newest_first(before, after, wanted, limit, between, cost):
+    """Each once, in the order of their beginnings; open ones and finished ones; however little one page may cost."""
+    bench = Bench(finished_seconds=1e6)
+    for facts, offset in ((before, 0), (after, between)):
+        bench.expire(offset)
+        for fact in facts:
+            bench.stitch(bench.event(**{**fact, "at": fact["at"] + offset}))
+    everything, _ = page(bench, limit=1_000)
+    views = {view.task_id: view for view in bench.stitcher.reader.trails()}
+    assert [mark for mark, _, _ in everything.marks] == sorted((one.first_at for one in everything.tasks), reverse=True)
+    assert sorted(one.task_id for one in everything.tasks) == sorted(views)
+    expected = [one.task_id for one in everything.tasks if fits(one, views[one.task_id], wanted)]
+    with patch.object(listing, "_MOST_COST", cost):
+        assert walked(bench, limit, wanted) == expected
+
+
+def test_pages_hold_while_trails_come_end_and_leave():
+    """What is there all the while stands in the pages once, whatever becomes of it between two of them."""
+    bench = Bench(finished_seconds=100)
+    for number in range(60):
+        bench.stitch(bench.event("sent", number, f"old{number:02}"))
+    clock = iter(range(60, 1_000))
+
+    def live():
+        for at in (next(clock), next(clock)):
+            bench.stitch(bench.event("succeeded", at, f"old{at % 60:02}"), bench.event("sent", at, f"new{at}"))
+            bench.stitch(bench.event("sent", at, f"short{at}"), bench.event("revoked", at, f"short{at}"))
+        bench.expire(at)
+
+    assert walked(bench, 3, {}, live) == [f"old{number:02}" for number in reversed(range(60))]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "views"),
+    [
+        ({}, 101),
+        ({"states": frozenset(["succeeded"])}, 101),
+        ({"states": frozenset(["failed"])}, 0),
+        ({"states": frozenset(["lost"])}, 0),
+        ({"states": frozenset(["retrying"])}, 0),
+        ({"task": "mail"}, 0),
+        ({"error": "Timeout"}, 0),
+        ({"since": T + 1e6}, 0),
+        ({"after": (T + 10.0, "s", "")}, 101),
+    ],
+)
+def test_a_page_looks_at_no_more_than_it_shows(wanted, views):
+    """Of 10,000 open trails and as many that are over; and what is not there is told without a look at histories."""
+    bench = Bench()
+    for start in range(0, 10_000, 100):
+        numbers = [(number / 250, number) for number in range(start, start + 100)]
+        bench.stitch(*(bench.event("sent", at, f"open{number}") for at, number in numbers))
+        bench.stitch(*(bench.event("succeeded", at, f"done{number}") for at, number in numbers))
+    bench.expire(150)
+    with patch.object(listing, "view", wraps=listing.view) as viewed:
+        found, steps = page(bench, **wanted)
+    assert (viewed.call_count, found.after is not None) == (views, views > 0)
+    is_thawed = {"task", "error", "since"} & wanted.keys()
+    assert steps <= (4 if views else 20_000 * (listing._THAWED if is_thawed else 1) / listing.STEP)
+
+
+def test_what_has_left_is_not_noted_for_ever():
+    """However many have come and gone, no more ids are noted than twice those that are there, and some."""
+    bench = Bench(finished_seconds=100)
+    with patch.object(calendar, "_SLACK", 50):
+        for number in range(0, 5_000, 10):
+            names = [f"task{n}" for n in range(number, number + 10)]
+            bench.stitch(*(bench.event(kind, number, name) for kind in ("sent", "succeeded") for name in names))
+            bench.stitch(bench.event("sent", number, f"open{number}"), bench.event("sent", number, "again"))
+            bench.expire(number)
+        (home,) = bench.stitcher.parts.keep.homes
+        held = len(home.open) + len(home.finished)
+        assert held < 1_000
+        assert sum(len(home.calendar.of(quarter).ids) for quarter in home.calendar.before(2**60)) <= 2 * held + 50
+    assert len(page(bench, limit=1_000)[0].tasks) == held
