@@ -117,8 +117,8 @@ class Ledger:
     def end(self, ending: Ending) -> None:
         """Something ended a dead letter by itself; after a verdict it is only written into the history."""
         known = self.latest(ending.home, ending.task_id)
-        if known is None:
-            return
+        if known is None or ending.at < known.at:
+            return  # told again after a restart: it ended the one before
         last = self.history[known.id][-1] if self.history.get(known.id) else None
         if last is not None and (last.reason, last.at) == (ending.why, ending.at):
             return  # told again after a restart

@@ -59,6 +59,15 @@ def test_a_death_after_the_end_of_the_last_one_is_another(ledger):
     assert [one.state for one in ledger.records.values()] == ["redriven", "open"]
 
 
+def test_an_end_that_is_told_again_does_not_end_the_next_death(ledger):
+    """After a crash what ended the first one comes again, when the second is on record."""
+    ledger.die()
+    ledger.end(Ending("s", "a", T + 5.0, SENT_AGAIN))
+    ledger.die(at=9.0)
+    ledger.end(Ending("s", "a", T + 5.0, SENT_AGAIN))
+    assert [one.state for one in ledger.records.values()] == ["redriven", "open"]
+
+
 def test_ids_of_two_homes_are_two(ledger):
     """The same id in another application is another task."""
     assert ledger.die()[0] != ledger.die(home="=shop")[0]
