@@ -40,6 +40,8 @@ CASES = {
     # without a ceiling
     "K08.1": "Ten times the kept tasks got small containers killed; waiters were left behind by every idle poll, and "
     "one endless trace pushed out all others.",
+    # alert memory
+    "K09.1": "A restart or a reload wiped what was firing: the same was paged again, and every `for` began anew.",
     # client-library traps
     "K10.1": "A client's new read time-out was shorter than a blocking read, which then raised on every idle queue.",
     # secrets shown
@@ -57,6 +59,8 @@ CASES = {
     # refused because of its content
     "K15.1": "Text and title together were beyond a service's limit, or a dash, a dot or a hash was bad markup, and "
     "the message was refused whole.",
+    # configuration
+    "K16.1": "A change of files was half applied, or a broken file left the process without rules.",
     # shutdown, signals, watchdog
     "K17.1": "A stop ended in a hard kill: a library took the signal over, a shell was process 1, or closing a client "
     "hung for ever.",
@@ -68,6 +72,10 @@ CASES = {
     "own lag for their clocks.",
     # young series
     "K20.1": "A counter that is born with 1 shows no increase: the very first error never alerts.",
+    # silences
+    "K21.1": "What began or ended while it was silenced was never told when the silence was over.",
+    # evaluation
+    "K22.1": "A slow rule made others late, and passes that were left out were counted nowhere.",
     # harm to the observed
     "K23.1": "A listener's own queue outlived it and went on collecting, or grew under a reader that was too slow.",
     # hostile input

@@ -29,7 +29,6 @@ from collector.formats.celery_messages import (
 )
 from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
 from collector.formats.decoded import (
-    MOST_ELEMENTS,
     NOT_JSON,
     SMALL_BODY,
     Decode,
@@ -39,8 +38,8 @@ from collector.formats.decoded import (
     Reject,
     check_length,
     check_list,
+    few,
     not_json,
-    too_long,
 )
 from collector.model.event import Event
 from collector.model.record import Batch
@@ -249,10 +248,7 @@ class _Celery:
         if content[:1] != b"[" or isinstance(error, RecursionError):
             raise error
         wires = []
-        elements = _elements(content)
-        if len(elements) > MOST_ELEMENTS:
-            raise too_long()
-        for raw in elements:
+        for raw in few(_elements(content)):
             try:
                 wires.append(_one(raw))
             except NOT_JSON as wrong:
@@ -273,14 +269,14 @@ class _Celery:
         elif kind == "list" and not any(part in key for part in OWN_KEYS):
             self._waiting(index, key, body)
         elif kind == "hash":
-            for value in _hash(body).values():
+            for value in few(_hash(body).values()):
                 if isinstance(value, str):
                     self._held(index, value)
         else:
             self._out.ignored += 1
 
     def _waiting(self, index: int, key: str, body: bytes) -> None:
-        for item in _texts(body):
+        for item in few(_texts(body)):
             try:
                 queued = _queued(item) if isinstance(item, str) else None
                 if queued is None:

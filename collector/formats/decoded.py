@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from collector.model.event import Event
 from collector.model.record import Batch
 from collector.model.secret import mask
+
+Several = TypeVar("Several", bound=Collection[Any])
 
 REASONS: tuple[str, ...] = (
     "empty",
@@ -132,6 +134,13 @@ def check_length(body: bytes) -> None:
 def too_long() -> MalformedError:
     """Of a list that has more elements than are read."""
     return MalformedError("too_large", f"a list of more than {MOST_ELEMENTS} elements")
+
+
+def few(elements: Several) -> Several:
+    """The elements of a list, hash or set. Raises MalformedError where they are more than are read."""
+    if len(elements) > MOST_ELEMENTS:
+        raise too_long()
+    return elements
 
 
 def check_list(text: bytes) -> None:

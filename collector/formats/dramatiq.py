@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from collector.formats.decoded import Decoded, Format, MalformedError, Reject, check_length, not_json
+from collector.formats.decoded import Decoded, Format, MalformedError, Reject, check_length, few, not_json
 from collector.formats.tracebacks import exception_of
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event, Kind, Text
 from collector.model.record import Batch
@@ -170,7 +170,7 @@ class _Decoder:
 
     def _new(self, messages: Mapping[str, Any], *, is_dead: bool) -> list[tuple[str, _Message | MalformedError]]:
         found: list[tuple[str, _Message | MalformedError]] = []
-        for identity, raw in messages.items():
+        for identity, raw in few(messages.items()):
             if (self._dead if is_dead else self._waiting).get(identity) is not None:
                 continue
             try:

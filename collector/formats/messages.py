@@ -216,8 +216,9 @@ def _message(batch: Batch, index: int, about: Mapping[str, Any], at: float) -> _
 def _content(body: bytes) -> Mapping[str, Any]:
     """The fields of a JSON body. One that is no JSON object has none: its place names it."""
     try:
+        check_length(body)
         return _object(body) if body.lstrip()[:1] == b"{" else {}
-    except (ValueError, RecursionError):
+    except (MalformedError, ValueError, RecursionError):
         return {}
 
 
@@ -228,6 +229,7 @@ def _fields_of(body: bytes, others: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _offsets(body: bytes) -> dict[str, int]:
     """Committed offsets by `topic/partition`. Raises MalformedError."""
+    check_length(body)
     try:
         return msgspec.json.decode(body, type=dict[str, int])
     except (ValueError, RecursionError) as error:
@@ -236,6 +238,7 @@ def _offsets(body: bytes) -> dict[str, int]:
 
 def _groups(body: bytes) -> Any:
     """What XINFO and XPENDING say of a stream. Raises MalformedError."""
+    check_length(body)
     try:
         return msgspec.json.decode(body)
     except (ValueError, RecursionError) as error:

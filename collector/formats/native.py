@@ -22,6 +22,7 @@ from collector.formats.decoded import (
     Reject,
     check_length,
     check_list,
+    few,
     too_long,
 )
 from collector.formats.spelling import WHEN, event_of, fields_of, is_filled, misfit
@@ -168,9 +169,7 @@ def _read_list(out: Decoded, index: int, wire: _Wire, text: bytes, given: dict[s
         elements = wire.elements(text)
     except _ERRORS as error:
         raise _malformed(error, wire, text) from error
-    if len(elements) > MOST_ELEMENTS:
-        raise too_long()
-    for number, element in enumerate(elements):
+    for number, element in enumerate(few(elements)):
         try:
             event = None if given else _regular(wire, element)
             _keep(out, index, event or _element(wire, element, given))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from collector.formats import Decode, Reject
 from collector.formats.decoded import FIRST_BYTES
@@ -35,6 +35,9 @@ FADES = 0.8
 """What is left of a step's cost after the next one: dear records come among cheap ones."""
 MOST_PLACES = 10_000
 """Places whose cost is remembered; the one that was noted longest ago goes first."""
+
+
+_OVER = object()
 
 
 class Pace:
@@ -101,24 +104,33 @@ class Lane:
             suspects = self.suspects if batch.bodies and batch.position is not None else None
             is_careful = suspects is not None and suspects.wants_care(batch)
             parts = chunks(batch, lambda: 1 if is_careful else self._pace.size(batch.place))
-            left = len(batch.bodies)
+            turns = self._turns(parts, len(batch.bodies), suspects, total, refusals)
             try:
-                for piece in parts:
-                    self._step(piece, suspects, total, refusals)
-                    left -= len(piece.bodies)
-                    if left:
-                        await asyncio.sleep(0)
+                for _ in turns:
+                    await asyncio.sleep(0)
             finally:  # also where it is cancelled, what was begun is finished: its position stands at its end
-                for piece in parts:
-                    self._step(piece, suspects, total, refusals)
+                for _ in turns:
+                    pass
         if batch.bodies:
             await asyncio.sleep(0)
         return total
 
-    def _step(self, piece: Batch, suspects: Suspects | None, total: Outcome, refusals: Refusals | None) -> None:
+    def _turns(
+        self, pieces: Iterable[Batch], left: int, suspects: Suspects | None, total: Outcome, refusals: Refusals | None
+    ) -> Iterator[None]:
+        """Count pieces of so many records; others have a turn at each step of this but the last one."""
+        for piece in pieces:
+            yield from self._step(piece, suspects, total, refusals)
+            left -= len(piece.bodies)
+            if left:
+                yield
+
+    def _step(
+        self, piece: Batch, suspects: Suspects | None, total: Outcome, refusals: Refusals | None
+    ) -> Iterator[None]:
         """Count a piece; where it ends the process, the next one knows. `suspects`: None for what is not read again."""
         if suspects is None:
-            self.count(piece, total, refusals)
+            yield from self.count(piece, total, refusals)
             return
         if len(piece.bodies) == 1 and suspects.is_guilty(piece, piece.receipts[0]):
             why = f"record {piece.receipts[0]}: the process has ended {GUILTY_AFTER} times while it was read"
@@ -126,21 +138,28 @@ class Lane:
             total.add(Outcome(read=1, malformed=1))
             empty = part(piece, 0, 0)
             empty.is_head, empty.position = piece.is_head, piece.position
-            self.count(empty, total)
+            yield from self.count(empty, total)
             return
-        suspects.begin(piece)
-        try:
-            self.count(piece, total, refusals)
-        except BaseException:
-            suspects.fail()
-            raise
-        suspects.end()
+        steps, is_over = self.count(piece, total, refusals), False
+        while not is_over:
+            suspects.begin(piece)  # again after each turn of others, who note what they read
+            try:
+                is_over = next(steps, _OVER) is _OVER
+            except BaseException:
+                suspects.fail()
+                raise
+            suspects.end()
+            if not is_over:
+                yield
 
-    def count(self, batch: Batch, total: Outcome, refusals: Refusals | None = None) -> None:
-        """One step."""
-        began = self._clock.cpu()
-        total.add(self._ingest.count(self.axis, self._decode, batch, self._clock.now(), refusals))
-        self._pace.note(batch.place, len(batch.bodies), self._clock.cpu() - began)
+    def count(self, batch: Batch, total: Outcome, refusals: Refusals | None = None) -> Iterator[None]:
+        """One step, or several for records of very many events."""
+        began, spent = self._clock.cpu(), 0.0
+        for _ in self._ingest.steps(self.axis, self._decode, batch, self._clock.now(), total, refusals):
+            spent += self._clock.cpu() - began
+            yield
+            began = self._clock.cpu()
+        self._pace.note(batch.place, len(batch.bodies), spent + self._clock.cpu() - began)
         if batch.bodies:
             self._counted()
 

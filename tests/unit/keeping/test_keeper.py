@@ -199,6 +199,7 @@ async def test_what_waited_through_a_long_absence_is_sent_all_the_same(life) -> 
     assert again.sent[0].text.startswith("(decided 2 h 0 min ago, sent after a restart)\n")
 
 
+@pytest.mark.case("K09.1")
 async def test_the_repeat_goes_on(life) -> None:
     """After a restart the repeat_interval counts from when the target was told, not from the start."""
     channel = Target()
@@ -217,6 +218,7 @@ async def test_the_repeat_goes_on(life) -> None:
     assert channel.said == ["firing", "firing"]
 
 
+@pytest.mark.case("K09.1")
 async def test_for_goes_on_without_the_time_that_nobody_saw(life) -> None:
     """A pending alert fires when it has held for its time, of which the down-time is no part."""
     life.rules.write_text(HELD)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from collector.routing.group import Target
 from collector.routing.grouping import Grouping
 from collector.routing.inhibition import InhibitRule
@@ -37,6 +39,7 @@ class Muted:
         return found
 
 
+@pytest.mark.case("K21.1")
 def test_a_muted_alert_is_left_out_with_its_reason(alert) -> None:
     """The others of its group are told; the group says who was left out, and why; when the mute ends it is told."""
     muted = Muted("B")
@@ -59,6 +62,7 @@ def test_a_group_that_is_all_muted_is_silent(alert) -> None:
     assert len(muted.grouping) == 0
 
 
+@pytest.mark.case("K21.1")
 def test_an_end_during_the_mute_is_owed(alert) -> None:
     """What was told as firing and ended while it was muted is told as resolved when the mute ends, once."""
     muted = Muted()

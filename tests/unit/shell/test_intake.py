@@ -12,9 +12,9 @@ from collector.model.errors import SourceError
 from collector.model.record import Gap
 from collector.shell import intake
 from collector.shell.axis import Axis
-from collector.shell.ingest import CHUNK, Ingest
+from collector.shell.ingest import CHUNK, EVENTS, Ingest
 from collector.shell.intake import FIRST_STEP, SHORTEST_STEP, STEP_SECONDS, Lane
-from tests.unit.parts import T0, batch, event, pipeline
+from tests.unit.parts import T0, batch, event, pipeline, until
 
 
 @pytest.fixture
@@ -144,17 +144,37 @@ async def test_others_have_a_turn_within_a_large_batch(lane) -> None:
     assert {FIRST_STEP, FIRST_STEP + CHUNK, FIRST_STEP + 2 * CHUNK} <= set(turns)
 
 
+async def test_others_have_a_turn_within_a_record_of_many_events(lane) -> None:
+    """A list of thousands is counted some at a time, all of it also where it is cancelled; its position comes last."""
+    seen = []
+
+    async def other() -> None:
+        while True:
+            seen.append((lane.axis.totals.read, lane.position("p")))
+            await asyncio.sleep(0)
+
+    body = b"[%s]" % b",".join(event("dead_lettered", str(number), T0) for number in range(3 * EVENTS))
+    task = asyncio.ensure_future(other())
+    taking = asyncio.ensure_future(lane.take(batch([body], position=7)))
+    await until(lambda: lane.axis.totals.read > EVENTS)
+    taking.cancel()
+    await asyncio.wait([taking])
+    task.cancel()
+    assert {(EVENTS, None), (2 * EVENTS, None)} <= set(seen)
+    assert (lane.axis.totals.accepted, lane.position("p")) == (3 * EVENTS, 7)
+
+
 async def test_where_records_are_dear_steps_are_short(lane, monkeypatch) -> None:
     """By what the step before has cost, place by place; nothing is left out, and a cheap place has long steps again."""
     clock, sizes, cost = lane._clock, [], STEP_SECONDS / 100
-    count = Ingest.count
+    steps = Ingest.steps
 
-    def dear(self, axis, decode, piece, now, refusals=None):
+    def dear(self, axis, decode, piece, *others):
         sizes.append(len(piece.bodies))
         clock.spent += cost * len(piece.bodies)
-        return count(self, axis, decode, piece, now, refusals)
+        return steps(self, axis, decode, piece, *others)
 
-    monkeypatch.setattr(Ingest, "count", dear)
+    monkeypatch.setattr(Ingest, "steps", dear)
     bodies = [event("sent", str(number), T0) for number in range(FIRST_STEP + 250)]
     assert (await lane.take(batch(bodies))).read == len(bodies)
     assert (sizes[0], sum(sizes)) == (FIRST_STEP, len(bodies))

@@ -312,6 +312,7 @@ def test_a_rule_that_went_away_resolves_its_alerts_with_a_reason(firing: Pipelin
     assert "taken out" in alert.resolve_reason
 
 
+@pytest.mark.case("K09.1")
 def test_a_pending_alert_keeps_its_clock_over_a_reload() -> None:
     """The time that an alert has been pending counts on when rule files are read again."""
     text = FOREVER.replace("    labels:", "    for: 20s\n    labels:", 1)

@@ -76,6 +76,7 @@ def bench(monkeypatch) -> Bench:
     return Bench(monkeypatch)
 
 
+@pytest.mark.case("K22.1")
 def test_a_slow_group_misses_slots_and_says_so(bench, caplog) -> None:
     """A group that takes three times its interval is evaluated seldom; every slot it misses is counted and named."""
     caplog.set_level("WARNING", "tasktrail")
@@ -89,6 +90,7 @@ def test_a_slow_group_misses_slots_and_says_so(bench, caplog) -> None:
     assert bench.made.ticker.groups[0].rules[0].pace.missed == bench.missed("Slow")
 
 
+@pytest.mark.case("K22.1")
 def test_the_others_keep_their_times(bench) -> None:
     """Beside a slow group a quick one is evaluated at each of its slots, seldom late, and never missed."""
     bench.costs = {"Slow": 3.0}

@@ -317,6 +317,7 @@ async def test_a_reload_takes_new_rules_and_keeps_alerts(http, run, rules) -> No
     assert {one.active_at for one in run.daemon.alerts() if dict(one.labels)["alertname"] == "Failing"} == {T0 + 1}
 
 
+@pytest.mark.case("K16.1")
 async def test_a_reload_of_broken_rules_keeps_the_old_ones(http, run, rules) -> None:
     """Where a file has problems all are listed with their places, and the rules stay as they were."""
     rules.write_text(FAILING.replace("> 0", "> ((").replace("name: g", "nam: g"))
