@@ -35,7 +35,7 @@ def timed(call):
         call(*args, **kwargs)
         took = time.perf_counter() - began
         if not threading.current_thread().name.startswith("tasktrail"):
-            os.write(times, b"%.2f\n" % (took * 1e6))
+            os.write(times, b"%s %.2f\n" % (call.__name__.encode(), took * 1e6))
 
     return measured
 
