@@ -76,11 +76,14 @@ class Fleet:
             # SAQ's sweep takes a job that has just been fetched for one that is lost, and ends it beside its worker.
             client.set("saq:work:sweep", 1)
 
-    def die(self, stack: ExitStack) -> None:
+    def die(self, stack: ExitStack, daemon: Daemon) -> None:
         """So many of each are given up, half of them at once and half after three tries."""
         for made in self.stages.values():
             made.environment["DEAD"] = str(COUNT // 2)
             made.produce("dead")
+        # What Huey has taken before a poll has seen it wait has no name.
+        daemon.wait(lambda: sent(daemon, "huey") == COUNT, PATIENCE, "Huey's queue is not seen")
+        for made in self.stages.values():
             made.work("w1")
         half: dict[str, Any] = {"times": COUNT // 2}
         self.bull.produce(
@@ -96,6 +99,12 @@ class Fleet:
         for form, made in self.stages.items():
             ids |= {(form, row["id"]) for row in journal.rows(made.journal) if row["event"] == "sent"}
         return ids
+
+
+def sent(daemon: Daemon, source: str) -> float:
+    """How many of a source the daemon has seen sent."""
+    found = daemon.metrics().get("task_sent_total", [])
+    return sum(value for labels, value in found if labels["source"] == source)
 
 
 def ledger(daemon: Daemon) -> dict[str, dict[str, Any]]:
@@ -126,7 +135,7 @@ def test_what_each_framework_gives_up_is_on_record_once(
     arguments = [word for url in fleet.sources for word in ("--source", url)]
     arguments += ["--tasks", str(tmp_path / "tasks.yaml"), "--state", str(tmp_path / "state")]
     daemon = run(*arguments)
-    fleet.die(stack)
+    fleet.die(stack, daemon)
     each = COUNT // 2
     expected = Counter({(form, *one, "shop", "work", "open"): each for form, both in FOUND.items() for one in both})
     daemon.wait(lambda: told(ledger(daemon)) == expected, PATIENCE, "not all are on record")
