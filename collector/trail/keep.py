@@ -245,6 +245,7 @@ class Keep:
             home.touched[trail.task_id] = True
         del home.open[trail.task_id]
         self.irregular_facts -= len(trail.facts or ())
+        _empty(trail)
         self.evictions[reason] += 1
 
     def bound(self, at: float, out: Transitions) -> None:
@@ -325,9 +326,16 @@ class Keep:
         del home.open[trail.task_id]
         home.calendar.froze(trail)
         self.irregular_facts -= len(trail.facts or ())
+        _empty(trail)
         before = len(home.finished)
         early = home.finished.put(trail.task_id, data, at)
         self._frozen_bytes += len(data) + _FROZEN_BYTES
         if early:
             self.evictions["finished_early"] += early
             self._frozen_bytes *= len(home.finished) / (before + 1)
+
+
+def _empty(trail: Trail) -> None:
+    """What a trail that has left need not hold until its turn on the wheel: under load those are many."""
+    trail.message = ""
+    trail.facts = trail.found = trail.findings = None

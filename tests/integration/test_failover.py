@@ -26,7 +26,7 @@ from tests.brokers.process import Broker
 from tests.contract_suites.rigs import amqp_address_of, until
 from tests.integration.live import died, ndjson
 from tests.proxy import proxied
-from tests.unit import shell
+from tests.unit import parts
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("TASKTRAIL_FAILOVER"), reason="brokers are taken down: by make soak (TASKTRAIL_FAILOVER)"
@@ -44,25 +44,25 @@ groups:
 """
 
 
-def firing(run: shell.Running) -> set[str]:
+def firing(run: parts.Running) -> set[str]:
     """Names of the firing alerts."""
     return {dict(one.labels)["alertname"] for one in run.daemon.alerts() if one.state == "firing"}
 
 
-def ended(told: shell.Kept) -> set[str]:
+def ended(told: parts.Kept) -> set[str]:
     """Names of the alerts that were told to have ended."""
     alerts = [alert for message in told.sent for alert in message.alerts if message.status == "resolved"]
     return {dict(one.labels)["alertname"] for one in alerts}
 
 
 @asynccontextmanager
-async def watching(folder: Path, build: Callable[[], Source]) -> AsyncIterator[tuple[shell.Running, Axis, shell.Kept]]:
+async def watching(folder: Path, build: Callable[[], Source]) -> AsyncIterator[tuple[parts.Running, Axis, parts.Kept]]:
     """A daemon with one source, which is up."""
     (folder / "rules.yaml").write_text(RULES)
     settings = Settings(rules=(str(folder / "rules.yaml"),))
     feed = Feed(name="tailed", is_tailed=True, build=build)
-    told = shell.Kept()
-    async with shell.running(settings, clock=SystemClock(), feeds=(feed,), channels=(told,)) as run:
+    told = parts.Kept()
+    async with parts.running(settings, clock=SystemClock(), feeds=(feed,), channels=(told,)) as run:
         axis = next(axis for axis in run.daemon.pipeline.axes if axis.name == "tailed")
         await until(lambda: axis.is_at_head and "SourceBlind" not in firing(run), PATIENCE)
         yield run, axis, told

@@ -25,7 +25,7 @@ from tests.brokers.process import Broker
 from tests.contract_suites.rigs import KafkaRig, Notes, RedisRig, kafka_topic, running, until
 from tests.integration.live import died, ndjson
 from tests.proxy import Link, proxied
-from tests.unit import shell
+from tests.unit import parts
 
 WINDOW = 8.0
 SOON = 2.0
@@ -53,14 +53,14 @@ def over(link: Link, rig: KafkaRig | RedisRig) -> Source:
     return RedisStreamSource(replace(rig.options, address=address))
 
 
-def firing(run: shell.Running, rule: str) -> dict[str, float]:
+def firing(run: parts.Running, rule: str) -> dict[str, float]:
     """The sources of which a rule's alert fires, and since when it does."""
     alerts = [one for one in run.daemon.alerts() if one.state == "firing"]
     named = [(dict(one.labels), one.active_at) for one in alerts]
     return {labels["source"]: since for labels, since in named if labels["alertname"] == rule}
 
 
-async def failing_just_now(run: shell.Running, rigs: Sequence[KafkaRig | RedisRig], axes: Sequence[Axis]) -> int:
+async def failing_just_now(run: parts.Running, rigs: Sequence[KafkaRig | RedisRig], axes: Sequence[Axis]) -> int:
     """Write failures until some were counted, and alert, soon after; how many events each rig had."""
     written = 0
     while True:
@@ -97,7 +97,7 @@ async def test_a_frozen_link(kafka: str, redis_url: str, tmp_path) -> None:
             Feed(name=name, is_tailed=True, build=lambda rig=rig, link=link: over(link, rig))
             for name, (rig, link) in rigs.items()
         )
-        async with shell.running(settings, clock=SystemClock(), feeds=feeds) as run:
+        async with parts.running(settings, clock=SystemClock(), feeds=feeds) as run:
             axes = {axis.name: axis for axis in run.daemon.pipeline.axes if axis.name in rigs}
             await until(lambda: all(axis.is_at_head for axis in axes.values()), PATIENCE)
             await until(lambda: not firing(run, "SourceBlind"), PATIENCE)
