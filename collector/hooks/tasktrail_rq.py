@@ -100,16 +100,16 @@ import rq
 
 
 class Hooked:  # fresh from a fork every line is dear: a work horse notes, in shared memory, only what went wrong
-    slate, said = bytearray(16384), queue.SimpleQueue()
+    tell = lambda self, *facts: self.said.append((self.name, time.time(), *facts))
 
     def work(self, *args, **kwargs):
-        self.slate, self.said = mmap.mmap(-1, len(self.slate)), queue.SimpleQueue()
-        relay = lambda: [None for told in iter(self.said.get, None) if SENDER.put(events, *told)]
-        threading.Thread(target=relay, name="tasktrail-relay", daemon=True).start()
+        self.slate, self.said = mmap.mmap(-1, 16384), collections.deque()
+        threading.Thread(target=self.relay, name="tasktrail-relay").start()
         return super().work(*args, **kwargs)
 
-    def tell(self, *facts):
-        self.said.put((self.name, time.time(), *facts))
+    def relay(self):  # looks by itself what there is: to be woken costs who wakes
+        while self.said or threading.main_thread().is_alive():
+            SENDER.put(events, *self.said.popleft()) if self.said else time.sleep(SENDER.linger)
 
     def execute_job(self, job, *args, **kwargs):
         self.slate[0], repeats = 0, getattr(job, "repeats_left", None)  # then it is sent anew, under the same id

@@ -13,7 +13,7 @@ from truth import REDIS, act, note, plan, timed, watch
 import redis
 
 watch(SENDER)
-Hooked.tell, Hooked.note = timed(Hooked.tell), timed(Hooked.note)
+Hooked.tell, Hooked.note = timed(Hooked.tell, b"tell"), timed(Hooked.note, b"note")
 
 WORKERS = [["rq", "worker", "--worker-class", "app_rq.Worker", "--url", REDIS, "--quiet", "hooks"]] * 2
 
