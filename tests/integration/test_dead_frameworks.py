@@ -116,10 +116,10 @@ def ledger(daemon: Daemon) -> dict[str, dict[str, Any]]:
 def told(records: dict[str, dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     """How many of each source and cause there are.
 
-    arq counts one try more when it gives a job up; a poll that comes just then takes it for one that ran.
+    arq and streaq count one try more when they give one up; a poll that comes just then takes it for one that ran.
     """
     names = ("source", "task", "error", "attempts", "place", "owner", "queue", "state")
-    most = {"arq": 3}
+    most = {"arq": 3, "streaq": 3}
     rows = ({**one, "attempts": min(one["attempts"], most.get(one["source"], 99))} for one in records.values())
     return Counter(tuple(row[name] for name in names) for row in rows)
 
