@@ -112,7 +112,7 @@ class Undertaker:
         contract = (self._contracts() or Contracts()).of(death.task, death.queue)
         found = self._unopened.pop((death.home, death.task_id), None) or Found()
         if self.ledger.open(death, found, contract.owner, contract.review_within) == "ended":
-            self._deaths.judge(death.home, death.task_id, death.at, self.out)
+            self._deaths.judge(death.home, death.task_id, death.at, self.out, death.when)
 
     # What people decide
 

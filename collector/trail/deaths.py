@@ -51,8 +51,11 @@ class Deaths:
                 why = SUCCEEDED_LATER if is_success else SENT_AGAIN
                 yield Ending(self._of.keep.homes[home].name, task_id, at, why)
 
-    def judge(self, home: str, task_id: str, at: float, out: Transitions) -> bool:
-        """A verdict ends the open dead letter of a task: it counts as open no longer. False where none is."""
+    def judge(self, home: str, task_id: str, at: float, out: Transitions, when: float | None = None) -> bool:
+        """A verdict ends the open dead letter of a task: it counts as open no longer. False where none is.
+
+        `when`: only the one that died then; the task may have begun anew since, and died again.
+        """
         of = self._of
         index = of.keep.home(home).index
         row = of.settler.dead.get(task_id, {}).get(index)
@@ -60,10 +63,12 @@ class Deaths:
             return False
         held = of.keep.homes[index]
         trail = held.open.get(task_id) or of.keep.thaw(held, task_id, at)
-        for fact in (trail.facts or ()) if trail is not None else ():
-            if is_dead(fact):
-                fact.flags |= JUDGED
-                at = max(at, fact.at)
+        dead = [fact for fact in (trail.facts or ()) if is_dead(fact)] if trail is not None else []
+        if when is not None and dead and all((fact.time or fact.at) != when for fact in dead):
+            return False
+        for fact in dead:
+            fact.flags |= JUDGED
+            at = max(at, fact.at)
         if trail is not None:
             trail.dead_row = -1
             if of.keep.is_saved:

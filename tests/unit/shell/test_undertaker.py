@@ -261,6 +261,24 @@ def test_one_message_that_dies_again_and_again_is_one_record() -> None:
     assert (found["task_dead_lettered_total"], found["dead_letters_open"]) == (3.0, 1.0)
 
 
+def test_what_ended_is_told_again_together_with_the_next_death() -> None:
+    """After a crash a whole batch comes again: the death whose end is on record does not take the later one down."""
+    lives = [*died("x"), event("sent", "x", T0 + 2.0), *died("x", T0 + 2.0, attempt=1)[1:]]
+    before = pipeline()
+    for body in lives[:3]:
+        before.ingest.count(before.axes[0], FORMATS["native"].new(), batch([body]), T0 + 3.0)
+    kept = before.undertaker.ledger
+    assert [one.state for one in kept.records.values()] == ["redriven"]
+    made = pipeline()
+    made.undertaker.ledger.restore(kept.records.values(), [one for each in kept.history.values() for one in each])
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), batch(lives), T0 + 3.0)
+    for _ in made.advance(Target(T0 + 60.0)):
+        pass
+    made.store.advance(T0 + 60.0)
+    assert [one.state for one in made.undertaker.ledger.records.values()] == ["redriven", "open"]
+    assert {one.name: float(one.values.sum()) for one in families(made.store)}["dead_letters_open"] == 1.0
+
+
 async def test_the_time_for_a_review_pages_and_an_ack_ends_it(life) -> None:
     """By the shipped rules and the contract of the task: nobody has to write anything."""
     async with life.start() as made:
