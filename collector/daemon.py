@@ -48,7 +48,7 @@ STEP = 0.005
 """Seconds of one uninterrupted step of evaluation, as far as single stops allow."""
 BETWEEN_TURNS = 0.02
 """Seconds between two turns: a batch wakes the loop at once, a stream of them this often."""
-ALONG_A_BACKLOG = 0.25
+ALONG_A_BACKLOG = 0.1
 """The same while catching up: nothing there is news, and the time is better spent on reading."""
 LONGEST_REST = 1.0
 INTRODUCED_AFTER = 5.0
