@@ -68,6 +68,7 @@ soak: $(VENV)/.dev
 		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 	TASKTRAIL_REDRIVEN=10000 TASKTRAIL_KILLS=10 $(BIN)/python -m pytest tests/integration/test_redrive.py $(ARGS)
 	TASKTRAIL_REDRIVEN=1000 $(BIN)/python -m pytest tests/integration/test_redrive_jobs.py $(ARGS)
+	TASKTRAIL_DEAD=1000 $(BIN)/python -m pytest tests/integration/test_dead_frameworks.py $(ARGS)
 	TASKTRAIL_FAILOVER=yes $(BIN)/python -m pytest tests/integration/test_failover.py $(ARGS)
 	TASKTRAIL_REBALANCES=20 $(BIN)/python -m pytest tests/integration/test_rebalances.py $(ARGS)
 	$(BIN)/python -m tests.soak 120

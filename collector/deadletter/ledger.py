@@ -30,7 +30,7 @@ from collector.deadletter.record import (
     record,
     topic_of,
 )
-from collector.model.death import Death, Ending
+from collector.model.death import SUCCEEDED_LATER, Death, Ending
 from collector.model.keeping import Keeping
 
 REASONS: tuple[str, ...] = (
@@ -38,14 +38,20 @@ REASONS: tuple[str, ...] = (
     "ledger_open",  # the same, where none had ended: the oldest open record left
 )
 DIED = "dead-lettered"
+DIED_ONCE_MORE = "its task died once more"
 DIED_AGAIN = "what had ended it was of another life"
 DELETED = "the place where it lay keeps it no longer"
 MOST_EXPIRED = 1_000
 """In one step."""
+MOST_FOLLOWED = 10_000
+"""Redriven ones whose outcome is waited for; those that wait longest are waited for no more."""
+FOLLOWED_SECONDS = 86_400.0
 STEP = 500
 """Records that are dated in one step."""
 SAME_DEATH = 0.001
 """Seconds within which two times are the same: they are written with milliseconds."""
+OUTCOMES = frozenset((SUCCEEDED_LATER, DIED_ONCE_MORE))
+"""What becomes of a redriven one."""
 Told: TypeAlias = Literal["new", "known", "ended"]
 """What a death is to the ledger."""
 
@@ -81,6 +87,8 @@ class Ledger:
         self._ended: dict[str, float] = {}
         """When each ended record ended; the order is that of the ends."""
         self._number = 0
+        self._followed: dict[str, None] = {}
+        """Those that were redriven and have neither succeeded nor died since; the next to look at is first."""
         self._touched: dict[str, None] = {}
         self._entries: list[Entry] = []
         self._gone: dict[str, None] = {}
@@ -102,6 +110,9 @@ class Ledger:
         one = record(death, found, owner, review_within)
         if one.id in self.records:
             return "ended" if self.records[one.id].is_ended else "known"
+        if known is not None and known.id in self._followed:
+            del self._followed[known.id]
+            self._enter(known.id, death.at, known.state, OBSERVED, DIED_ONCE_MORE)
         self._put(one, None)
         self._latest[one.home, one.task_id] = one.id
         self._enter(one.id, one.at, "open", OBSERVED, DIED)
@@ -119,13 +130,23 @@ class Ledger:
         known = self.latest(ending.home, ending.task_id)
         if known is None or ending.at < known.at:
             return  # told again after a restart: it ended the one before
-        last = self.history[known.id][-1] if self.history.get(known.id) else None
-        if last is not None and (last.reason, last.at) == (ending.why, ending.at):
-            return  # told again after a restart
+        if any((entry.reason, entry.at) == (ending.why, ending.at) for entry in self.history.get(known.id, ())[-2:]):
+            return  # told again, after a restart or by two who know
+        if ending.why in OUTCOMES:
+            self._followed.pop(known.id, None)
         if not known.is_ended:
             self._turn(known, "redriven", ending.at, OBSERVED, ending.why)
         elif len(self.history.get(known.id, ())) < self.bounds.entries:
             self._enter(known.id, ending.at, known.state, OBSERVED, ending.why)
+
+    def followed(self, at: float, most: int) -> list[DeadLetter]:
+        """Some of those whose outcome is waited for, in turn: whoever knows that one has succeeded says so by `end`."""
+        found = [self.records[name] for name in islice(self._followed, most)]
+        for one in found:
+            del self._followed[one.id]
+            if one.state_at + FOLLOWED_SECONDS > at:
+                self._followed[one.id] = None
+        return found
 
     def expire(self, at: float, most: int = MOST_EXPIRED) -> list[DeadLetter]:
         """Note which messages should be gone by now, and let records go that ended long ago. Gives the former.
@@ -203,6 +224,9 @@ class Ledger:
             self._number = max(self._number, entry.number)
             if entry.id in self.records:
                 self.history.setdefault(entry.id, []).append(entry)
+        for one in self.records.values():
+            if one.state == "redriven" and not any(entry.reason in OUTCOMES for entry in self.history.get(one.id, ())):
+                self._follow(one.id)
         ended = [one for one in self.records.values() if one.is_ended]
         self._ended = {one.id: one.state_at for one in sorted(ended, key=_ended)}
 
@@ -223,6 +247,9 @@ class Ledger:
         self._ended.pop(one.id, None)
         if changed.is_ended:
             self._ended[one.id] = at
+        self._followed.pop(one.id, None)
+        if state == "redriven" and reason not in OUTCOMES:
+            self._follow(one.id)
         self._enter(one.id, at, state, actor, reason, ticket)
 
     def _enter(  # noqa: PLR0913, PLR0917 - as above
@@ -232,6 +259,11 @@ class Ledger:
         entry = Entry(number=self._number, id=name, at=at, state=state, actor=actor, reason=reason, ticket=ticket)
         self.history.setdefault(name, []).append(entry)
         self._entries.append(entry)
+
+    def _follow(self, name: str) -> None:
+        self._followed[name] = None
+        if len(self._followed) > MOST_FOLLOWED:
+            del self._followed[next(iter(self._followed))]
 
     def _bound(self) -> None:
         while len(self.records) > self.bounds.records:
@@ -243,6 +275,7 @@ class Ledger:
         one = self.records.pop(name)
         self.history.pop(name, None)
         self._ended.pop(name, None)
+        self._followed.pop(name, None)
         self._touched.pop(name, None)
         self._gone[name] = None
         if self._latest.get((one.home, one.task_id)) == name:

@@ -13,7 +13,7 @@ from typing import Any
 from collector.formats import key_values as values
 from collector.formats.decoded import Format
 from collector.formats.remembered import Remembered
-from collector.formats.tries import JOBS, RUN_SECONDS, Job, Tries
+from collector.formats.tries import JOBS, Job, Tries
 from collector.model.event import EARLIEST, LATEST
 
 _KEY = re.compile(r"arq:(?P<kind>job|in-progress|retry|result):(?P<id>.+)", re.DOTALL)
@@ -123,9 +123,7 @@ class Decoder(values.Telling):
             if isinstance(pttl, int) and 0 < pttl < _LONGEST_MILLIS:
                 job.expires = at + pttl / 1000
                 job.lasts = max(job.lasts, pttl / 1000)
-        # The counter and this sign are there, too, while arq gives up a job that had all its tries.
-        if job.tries <= 1 or at - job.looked >= RUN_SECONDS:
-            self._tries.runs(job)
+        self._tries.held(job, at)
 
     def _counted(self, job: Job, body: bytes, _about: Mapping[str, Any], at: float) -> None:
         """The counter of tries."""

@@ -97,7 +97,7 @@ class _Celery:
 
     def __init__(self) -> None:
         self._memory = Memory()
-        self._out = Decoded([], [], [], channels=[])
+        self._out = Decoded([], [], [])
         self._is_doubled = False
         """Whether each event may come twice, over two channels."""
         self._readers: dict[str, Callable[[int, Mapping[str, Any], bytes, float], None]] = {
@@ -109,7 +109,7 @@ class _Celery:
 
     def __call__(self, batch: Batch) -> Decoded:
         """The events of a batch, in its order."""
-        out = self._out = Decoded([], [], [], channels=[])
+        out = self._out = Decoded([], [], [])
         abouts = batch.about
         if abouts is None or batch.tap not in self._readers:
             out.rejects += [
@@ -125,8 +125,6 @@ class _Celery:
             self._each(batch, abouts, 0, len(batch.bodies))
         completed(out.events, self._memory)
         self._memory.turn()
-        if not any(out.channels or ()):
-            out.channels = None
         return out
 
     def _each(self, batch: Batch, abouts: Sequence[Mapping[str, Any]], start: int, end: int) -> None:
@@ -155,9 +153,7 @@ class _Celery:
             return False
         if self._is_doubled and not self._memory.tags.add([one.properties.delivery_tag for one in envelopes]):
             return False
-        before = len(self._out.events)
         self._finish(listed, start)
-        self._out.channels.extend([EVENTS] * (len(self._out.events) - before))  # type: ignore[union-attr]  # it is ours
         return True
 
     def _finish(self, listed: list[list[Told] | Told], start: int) -> None:
@@ -185,15 +181,20 @@ class _Celery:
                 else:
                     keep(found)
                     note(index)
+        if out.channels is not None:
+            out.channels += [EVENTS] * (len(out.events) - len(out.channels))
 
     def _keep(self, index: int, event: Event | None, channel: str) -> None:
         out = self._out
         if event is None:
             out.ignored += 1
             return
+        if out.channels is None and channel:
+            out.channels = [EVENTS] * len(out.events)
         out.events.append(event)
         out.sources.append(index)  # type: ignore[union-attr]  # it is ours
-        out.channels.append(channel)  # type: ignore[union-attr]
+        if out.channels is not None:
+            out.channels.append(channel)
 
     # Redis, published
 

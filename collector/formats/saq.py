@@ -61,6 +61,8 @@ class _Job(msgspec.Struct):
     """Whether its JSON was read."""
     is_running: bool = False
     is_aborting: bool = False
+    is_bare: bool = False
+    """Whether it was told to have failed, and not yet of what: its JSON is late."""
     final_at: float | None = None
     """When its end was told."""
 
@@ -68,7 +70,7 @@ class _Job(msgspec.Struct):
         """A new life."""
         self.queued = None
         self.attempt = self.started = self.ended = 0
-        self.is_known = self.is_running = self.is_aborting = False
+        self.is_known = self.is_running = self.is_aborting = self.is_bare = False
         self.final_at = None
 
     @property
@@ -183,8 +185,14 @@ class Decoder:
         job.is_running = job.is_aborting = False
         if is_last and job.final_at is None:
             job.final_at = self._at
+        is_shown = job.seen is not None and job.is_known and job.seen.failed_attempt() == attempt
+        failure = job.seen if is_shown and kind in ("failed", "retried") else None
         if job.ended >> attempt & 1:
+            if job.is_bare and kind == "failed" and failure is not None:
+                job.is_bare = False
+                self._tell(job, kind, error=failure.error, error_message=failure.message)
             return
+        job.is_bare = kind == "failed" and failure is None
         if attempt:
             self._start(job, None)
         job.ended |= 1 << attempt
@@ -192,8 +200,6 @@ class Decoder:
         moment = None
         if seen is not None:
             moment = seen.completed if is_last else seen.touched if seen.status == "queued" else None
-        is_shown = job.seen is not None and job.is_known and job.seen.failed_attempt() == attempt
-        failure = job.seen if is_shown and kind in ("failed", "retried") else None
         run = None
         if seen is not None and seen.started and moment and moment >= seen.started:
             run = moment - seen.started

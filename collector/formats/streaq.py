@@ -87,7 +87,7 @@ class Decoder(values.Telling):
             for task_id, due in values.names_of(body):
                 self._delayed(task_id, due / 1000, at)
         elif match["index"]:
-            self._index(values.value_of(body))
+            self._index(values.value_of(body), at)
 
     def _job(self, match: re.Match[str]) -> Job:
         job = self._tries.job(match["id"])
@@ -139,12 +139,12 @@ class Decoder(values.Telling):
             job.expires = due
             self._tries.stop(job, None, at, due)
 
-    def _index(self, running: Any) -> None:
+    def _index(self, running: Any, at: float) -> None:
         """Those that have a worker."""
         for task_id in running if isinstance(running, list) else ():
             job = self._tries.known(task_id) if isinstance(task_id, str) else None
             if job is not None and not job.is_over:
-                self._tries.runs(job)
+                self._tries.held(job, at)
 
     def _data(self, job: Job, raw: bytes) -> None:
         """The task itself."""

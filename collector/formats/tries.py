@@ -162,6 +162,11 @@ class Tries:
         if job.is_running and not job.is_told:
             self._start(job, time=job.began)
 
+    def held(self, job: Job, at: float) -> None:
+        """A worker has it. That is so, too, while a job that had all its tries is given up, which counts one more."""
+        if job.tries <= 1 or at - job.looked >= RUN_SECONDS:
+            self.runs(job)
+
     def stop(self, job: Job, time: float | None, at: float, due: float | None = None) -> None:
         """The newest try ran and is over, without an outcome so far."""
         if job.is_running:

@@ -92,58 +92,58 @@ class Sender:  # a bounded buffer that a thread empties; without a lock, and mad
 SENDER = Sender()
 os.register_at_fork(after_in_child=SENDER.__init__)
 atexit.register(SENDER.flush)
+import mmap
+import pickletools
 import sys
 
 import rq
 
 
-class Hooked:
+class Hooked:  # fresh from a fork every line is dear: a work horse notes, in shared memory, only what went wrong
+    tell = lambda self, *facts: self.said.append((self.name, time.time(), *facts))
+
     def work(self, *args, **kwargs):
-        reader, self.writer = os.pipe()  # work horses end without a goodbye, and fresh from a fork every line is dear:
-        os.set_blocking(self.writer, False)  # they tell what only they know, their worker makes events of it
-        threading.Thread(target=self.relay, args=(reader,), name="tasktrail-relay", daemon=True).start()
+        self.slate, self.said = mmap.mmap(-1, 16384), collections.deque()
+        threading.Thread(target=self.relay, name="tasktrail-relay").start()
         return super().work(*args, **kwargs)
 
-    def relay(self, reader):
-        for line in open(reader, "rb"):
-            SENDER.put(events, self.name, line)
+    def relay(self):  # looks by itself what there is: to be woken costs who wakes
+        while self.said or threading.main_thread().is_alive():
+            SENDER.put(events, *self.said.popleft()) if self.said else time.sleep(SENDER.linger)
 
-    def tell(self, facts, job, error=None):
-        try:
-            names = job.id, job.func_name, job.origin, (job.meta or {}).get("traceparent")
-            os.write(self.writer, SENDER.line((*names, *facts(job, error))))
-        except Exception:
-            next(SENDER.drops)
-
-    def perform_job(self, job, *args, **kwargs):
-        self.tell(started, job)
-        is_done = super().perform_job(job, *args, **kwargs)
-        is_done and self.tell(ended, job)
-        return is_done
+    def execute_job(self, job, *args, **kwargs):
+        self.slate[0], repeats = 0, getattr(job, "repeats_left", None)  # then it is sent anew, under the same id
+        self.tell(job, "started", not job.ended_at and (job.enqueued_at or job.created_at))
+        super().execute_job(job, *args, **kwargs)
+        self.tell(job, "succeeded", bytes(self.slate) if self.slate[0] else repeats)
 
     def handle_job_failure(self, job, *args, **kwargs):
         super().handle_job_failure(job, *args, **kwargs)
-        self.tell(ended, job, sys.exc_info()[1] or ChildProcessError("its work horse was killed"))
+        self.note(job, sys.exc_info()[1] or ChildProcessError("its work horse was killed"))
+
+    def handle_job_retry(self, job, *args, **kwargs):  # it gave a Retry back
+        super().handle_job_retry(job, *args, **kwargs)
+        self.note(job)
+
+    def note(self, job, error=None):
+        try:
+            self.slate[:2] = b"?\n"  # unless the rest is there, it is a drop
+            kind = {"queued": "retried", "scheduled": "retried", "stopped": "revoked"}.get(job._status, "failed")
+            why = {"error": error and type(error).__name__, "error_message": error and str(error)[:1000]}
+            line = SENDER.line({"kind": kind, "time": job.ended_at.timestamp(), **why})
+            self.slate[: len(line)] = line
+        except Exception:
+            next(SENDER.drops)
 
 
-def started(job, error):  # kind, time, when it was sent if that is news, error and its message
-    return "started", time.time(), None if job.ended_at else (job.enqueued_at or job.created_at).timestamp(), None, None
-
-
-def ended(job, error):
-    status, at = job.get_status(refresh=False), job.ended_at.timestamp()
-    again, is_retry = status in ("queued", "scheduled"), error or type(job._result).__name__ == "Retry"
-    kind = "retried" if again else "revoked" if status == "stopped" else "failed"
-    sent = at + 1e-6 if again and not is_retry else None  # a repeated job is sent anew under the same id
-    return kind if is_retry else "succeeded", at, sent, error and type(error).__name__, error and str(error)[:1000]
-
-
-def events(worker, line):
-    task_id, task, queue, traceparent, kind, at, sent, error, message = json.loads(line)
-    named = {"task_id": task_id, "task": task, "queue": queue, "traceparent": traceparent, "worker": worker}
-    fact = {**named, "kind": kind, "time": at, "error": error, "error_message": message}
-    facts = [{**named, "kind": "sent", "time": sent, "worker": None}, fact] if sent else [fact]
-    return sorted(facts, key=lambda event: event["time"])
+def events(worker, at, job, kind, news):  # of a pickle only the first text is read: no code is loaded here
+    said = json.loads(news[: news.index(b"\n")]) if isinstance(news, bytes) else {"kind": kind, "time": at}
+    words = json.loads(job.data) if job.data[:1] == b"[" else (word for _, word, _ in pickletools.genops(job.data))
+    fact = {"task_id": job.id, "task": next(word for word in words if isinstance(word, str)), "queue": job.origin}
+    fact.update(worker=worker, traceparent=(job.meta or {}).get("traceparent"))
+    if news and "error" not in said:
+        yield {**fact, "kind": "sent", "worker": None, "time": at + 1e-6 if kind == "succeeded" else news.timestamp()}
+    yield {**fact, **said}
 
 
 Worker, SimpleWorker = (type(base.__name__, (Hooked, base), {}) for base in (rq.Worker, rq.SimpleWorker))

@@ -16,7 +16,7 @@ from collector.deadletter.ledger import MOST_EXPIRED, Bounds, Ledger
 from collector.deadletter.record import DeadLetter, Found, Verdict, dated, topic_of
 from collector.formats import Decoded
 from collector.model.contract import Contracts
-from collector.model.death import Death
+from collector.model.death import SUCCEEDED_LATER, Death, Ending
 from collector.model.event import Event
 from collector.model.keeping import Keeping, Kept
 from collector.model.labels import labels_of
@@ -38,6 +38,8 @@ LONGEST_MESSAGE = 300
 """Characters; masked before it is cut."""
 MOST_WRITTEN = 500
 """Tasks whose ages are written in one step."""
+MOST_FOLLOWED = 200
+"""Redriven ones that are looked for in one step."""
 MOST_RECOUNTED = 10_000
 """Records that are counted again in one step."""
 MOST_UNOPENED = 10_000
@@ -158,11 +160,19 @@ class Undertaker:
             is_more = len(self.ledger.expire(at)) >= MOST_EXPIRED
             self._write_at = at if is_more else at + WRITE_SECONDS
             self._round = self.ledger.clocks.standings()
+            self._follow(at)
         part = list(islice(self._round, MOST_WRITTEN))
         if len(part) < MOST_WRITTEN:
             self._round = None
         for names, standing in part:
             self._sample(names, standing, at)
+
+    def _follow(self, at: float) -> None:
+        """See what became of some that were redriven, also of those whose trail was forgotten before."""
+        for one in self.ledger.followed(at, MOST_FOLLOWED):
+            done = self._deaths.succeeded(one.home, one.task_id, one.at)
+            if done is not None:
+                self.ledger.end(Ending(one.home, one.task_id, done, SUCCEEDED_LATER))
 
     def _sample(self, names: Names, standing: Standing, at: float) -> None:
         labels = labels_of(dict(zip(("task", "queue", "source"), names, strict=True)))

@@ -6,7 +6,7 @@ list holds while trails come, go and change. Ids whose trails have left are take
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
@@ -42,7 +42,8 @@ class Calendar:
     def __init__(self) -> None:
         self._quarters: dict[int, Quarter] = {}
         self._numbers: list[int] = []
-        """Of the quarters, in order."""
+        """Of the quarters; in order once `_in_order` was asked for them."""
+        self._is_in_order = True
         self._noted = 0
         self._swept = -1
         """The quarter that was swept last."""
@@ -64,7 +65,8 @@ class Calendar:
 
     def before(self, number: int) -> list[int]:
         """The numbers of the quarters up to this one, oldest first."""
-        return self._numbers[: bisect_right(self._numbers, number)]
+        numbers = self._in_order()
+        return numbers[: bisect_right(numbers, number)]
 
     def of(self, number: int) -> Quarter:
         """What began then; to be looked at only."""
@@ -73,9 +75,10 @@ class Calendar:
     def sweep(self, held: int, look: Callable[[str], Trail | None]) -> None:
         """Take out what is noted in vain, some of it, where that is more than what is `held`."""
         left = _SWEPT
-        while self._numbers and self._noted > 2 * held + _SLACK and left > 0:
-            place = bisect_right(self._numbers, self._swept) % len(self._numbers)
-            self._swept = self._numbers[place]
+        while self._noted > 2 * held + _SLACK and left > 0:
+            numbers = self._in_order()
+            place = bisect_right(numbers, self._swept) % len(numbers)
+            self._swept = numbers[place]
             quarter = self._quarters[self._swept]
             before = len(quarter.ids)
             quarter.ids = [
@@ -86,14 +89,18 @@ class Calendar:
             self._noted -= before - len(quarter.ids)
             left -= before
             if not quarter.ids:
-                del self._quarters[self._swept], self._numbers[place]
+                del self._quarters[self._swept], numbers[place]
 
     def _quarter(self, number: int) -> Quarter:
         quarter = self._quarters.get(number)
         if quarter is None:
             quarter = self._quarters[number] = Quarter()
-            if not self._numbers or number > self._numbers[-1]:
-                self._numbers.append(number)
-            else:
-                insort(self._numbers, number)
+            self._is_in_order &= not self._numbers or number > self._numbers[-1]
+            self._numbers.append(number)
         return quarter
+
+    def _in_order(self) -> list[int]:
+        if not self._is_in_order:  # nearly: it comes with what is told late, and with a start
+            self._numbers.sort()
+            self._is_in_order = True
+        return self._numbers

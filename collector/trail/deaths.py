@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 from collector.model.death import SENT_AGAIN, SUCCEEDED_LATER, Death, Ending
 from collector.model.event import Event
-from collector.trail.lifecycle import DEAD_LETTERED, IS_FAILURE, SENT
+from collector.trail.lifecycle import DEAD_LETTERED, IS_FAILURE, SENT, SUCCEEDED
 from collector.trail.saving import Parts
 from collector.trail.settle import Died
 from collector.trail.tally import Life, Placed
-from collector.trail.trail import JUDGED, Trail, is_dead
+from collector.trail.trail import JUDGED, Trail, facts_of, is_dead
 from collector.trail.transitions import DEAD_DOWN as FACT_DEAD_DOWN
 from collector.trail.transitions import DEAD_UP as FACT_DEAD_UP
 from collector.trail.transitions import Transitions
@@ -76,6 +76,12 @@ class Deaths:
         of.settler.forget_dead(task_id, index)
         out.count(row, FACT_DEAD_DOWN, at)
         return True
+
+    def succeeded(self, home: str, task_id: str, after: float) -> float | None:
+        """When a task succeeded that died at `after`; None where that is not so, or not known. Times of the axis."""
+        trail = self._of.keep.look(self._of.keep.home(home), task_id)
+        facts = [] if trail is None else facts_of(trail)
+        return min((fact.at for fact in facts if fact.kind == SUCCEEDED and fact.at > after), default=None)
 
     def hold(self, death: Death, out: Transitions) -> None:
         """A dead letter that is open by what was kept elsewhere, and that no trail knows of: it counts again."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from urllib.parse import quote, unquote
 
 from aiohttp import web
 
-from collector.documents.scalars import parse_duration
 from collector.trail.lifecycle import STATES
 from collector.trail.listing import MOST_LISTED, Mark, Wanted
 from collector.web import answers
+from collector.web.asked import limit, since
 from collector.web.view import VIEW
 
 PARAMETERS = frozenset(("state", "task", "queue", "error", "since", "after", "limit"))
-
-
-class _RefusedError(Exception):
-    """A parameter cannot be understood."""
 
 
 async def tasks(request: web.Request) -> web.Response:
@@ -31,7 +26,7 @@ async def tasks(request: web.Request) -> web.Response:
     view = request.app[VIEW]
     try:
         wanted = _wanted(request, view.now())
-    except _RefusedError as error:
+    except ValueError as error:
         return answers.json({"error": str(error)}, status=400)
     page = await view.with_kept(wanted, await answers.walked(view.listing(wanted)))
     following = None
@@ -47,37 +42,22 @@ async def coverage(request: web.Request) -> web.Response:
 
 
 def _wanted(request: web.Request, now: float) -> Wanted:
+    """The filter. Raises ValueError for what cannot be understood."""
     asked = request.query
     if unknown := sorted(set(asked) - PARAMETERS):
-        raise _RefusedError(f"`{unknown[0]}` is no filter: there are {', '.join(sorted(PARAMETERS))}")
+        raise ValueError(f"`{unknown[0]}` is no filter: there are {', '.join(sorted(PARAMETERS))}")
     states = frozenset(filter(None, ",".join(asked.getall("state", [])).split(",")))
     if wrong := sorted(states - set(STATES)):
-        raise _RefusedError(f"`{wrong[0]}` is no state: there are {', '.join(STATES)}")
+        raise ValueError(f"`{wrong[0]}` is no state: there are {', '.join(STATES)}")
     return Wanted(
         states=states,
         task=asked.get("task", ""),
         queue=asked.get("queue", ""),
         error=asked.get("error", ""),
-        since=_since(asked.get("since", ""), now),
+        since=since(asked.get("since", ""), now),
         after=_after(asked.get("after", "")),
-        limit=_limit(asked.get("limit", "100")),
+        limit=limit(asked.get("limit", "100"), MOST_LISTED),
     )
-
-
-def _since(text: str, now: float) -> float:
-    if not text:
-        return -math.inf
-    try:
-        at = float(text)
-    except ValueError:
-        pass
-    else:
-        if math.isfinite(at):
-            return at
-    try:
-        return now - parse_duration(text)
-    except ValueError as error:
-        raise _RefusedError(f"since: {error}, or Unix seconds") from error
 
 
 def _after(text: str) -> Mark | None:
@@ -87,10 +67,4 @@ def _after(text: str) -> Mark | None:
         at, home, task_id = text.split(":", 2)
         return float(at), unquote(home), task_id
     except ValueError as error:
-        raise _RefusedError("`after` is the `next` of the page before") from error
-
-
-def _limit(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:6]) <= MOST_LISTED:
-        raise _RefusedError(f"`limit` is a number from 1 to {MOST_LISTED}")
-    return int(text)
+        raise ValueError("`after` is the `next` of the page before") from error

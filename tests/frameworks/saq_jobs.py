@@ -75,5 +75,5 @@ if "SAQ_URL" in os.environ:
         "queue": Queue.from_url(os.environ["SAQ_URL"], name=os.environ["SAQ_QUEUE"]),
         "functions": [ok, flaky, explode, hang],
         "concurrency": 4,
-        "timers": {"schedule": 1, "stats": 2, "sweep": int(os.environ.get("SWEEP", "4")), "abort": 1},
+        "timers": {"schedule": 1, "stats": 2, "sweep": 4, "abort": 1},
     }

@@ -141,6 +141,12 @@ class Consumer(threading.Thread):
                 self.client.xack(self.stream, "billing", entry_id)
 
 
+def outcomes(daemon: Daemon) -> Counter[str]:
+    """How many records have an entry with this reason in their history."""
+    records = map(json.loads, daemon.ask("/api/dead-letters/export")[1].splitlines())
+    return Counter(reason for one in records for reason in {entry["reason"] for entry in one["history"]})
+
+
 @pytest.mark.redis
 def test_a_stream_gets_its_entries_back_after_a_canary(
     redis_url: str, run: Callable[..., Daemon], tmp_path: Path
@@ -172,6 +178,10 @@ def test_a_stream_gets_its_entries_back_after_a_canary(
         made.run("--task", "order", "--canary", "60s", "--concurrency", "15")
         daemon.wait(lambda: len(consumer.done) >= count, 60, "not all are done")
         daemon.wait(lambda: unresolved() == 0, 60, "the ledger does not know")
+        done = {"its task succeeded later": count, "its task died once more": 1}
+        daemon.wait(
+            lambda: {name: outcomes(daemon)[name] for name in done} == done, 60, "what became of them is not told"
+        )
     finally:
         consumer.over.set()
         consumer.join()

@@ -120,11 +120,10 @@ async def test_apprise_threads_do_not_hold_up_the_end(service, notification):
     """A thread that waits for a hanging service is no reason for the process to stay."""
     service.answers = ["hang"]
     channel = from_url(f"json://127.0.0.1:{service.port}/").open()
-    before = set(threading.enumerate())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
             await channel.send(notification())
-    assert all(thread.daemon for thread in set(threading.enumerate()) - before)
+    assert [one.daemon for one in threading.enumerate() if one.name == f"channel {channel.name}"] == [True]
     service.released.set()
     with pytest.raises(ChannelError):
         await channel.send(notification())

@@ -254,6 +254,19 @@ def test_a_job_id_may_be_used_again():
     assert told(decode(batch(job(created_at=iso(T0 + 60))))) == [("sent", None)]
 
 
+def test_a_json_that_is_later_than_words_wait_says_of_what_the_job_failed():
+    """On a busy machine: the same fact is told once more, with its error, and then no more."""
+    decode = saq.FORMAT.new()
+    decode(batch(stored(status="queued", attempts=0), at=T0))
+    decode(batch(word("active"), word("failed"), tap="redis-pubsub", at=T0 + 0.1))
+    assert told(decode(batch(at=T0 + 3))) == [("started", 1), ("failed", 1)]
+    text = 'Traceback (most recent call last):\n  File "x.py", line 3, in f\n    g()\nKeyError: 7\n'
+    late = stored(status="failed", attempts=1, completed=int(T0 * 1000) + 90, error=text)
+    found = decode(batch(late, at=T0 + 5)).events
+    assert [(one.kind, one.attempt, one.error, one.time) for one in found] == [("failed", 1, "KeyError", None)]
+    assert told(decode(batch(late, at=T0 + 6))) == []
+
+
 def test_words_wait_for_the_json_that_explains_them():
     """Quick attempts are told together, each by what is known of it: the last by its JSON, others by their words."""
     decode = saq.FORMAT.new()

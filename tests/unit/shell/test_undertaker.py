@@ -74,6 +74,12 @@ def open_count(made) -> float:
     return float(sum(one.values.sum() for one in found))
 
 
+def told(made, name: str) -> list[str]:
+    """What the history of a record says, after the next look at what became of it."""
+    made.daemon.pipeline.undertaker.write(made.daemon.now() + 2 * WRITE_SECONDS)
+    return [entry.reason for entry in made.daemon.ledger.history[name]]
+
+
 def states(made) -> dict[str, str]:
     """State by task id."""
     return {one.task_id: one.state for one in made.daemon.ledger.records.values()}
@@ -296,3 +302,28 @@ async def test_the_time_for_a_review_pages_and_an_ack_ends_it(life) -> None:
         await later(3_690.0)
         await until(lambda: "DeadLettersUnreviewed" not in firing())
         assert "DeadLetter" in firing()
+
+
+async def test_what_becomes_of_a_redriven_one_is_written_down(life) -> None:
+    """That it succeeded, though its trail was forgotten when it was sent; that it died once more; each once."""
+    redriven = Verdict(state="redriven", actor="ann", reason="fixed")
+    async with life.start() as made:
+        await life.push(made, *died("m1"), *died("m2"))
+        stitcher = made.daemon.pipeline.stitcher
+        first, second = (made.daemon.ledger.latest("http", name).id for name in ("m1", "m2"))
+        await life.settle(made)
+        life.clock.at += 2_000.0
+        made.daemon.woken()
+        await until(lambda: stitcher.reader.find("m1") is None)
+        for name in (first, second):
+            made.daemon.judge(name, redriven)
+        at = life.clock.at
+        await life.push(made, event("sent", "m1", at), event("sent", "m2", at))
+        assert told(made, first) == ["dead-lettered", "fixed"]
+        again = event("dead_lettered", "m2", at + 1, error="ValueError")
+        await life.push(made, event("succeeded", "m1", at + 1), again)
+    async with life.start() as made:
+        for _ in range(2):
+            assert told(made, first) == ["dead-lettered", "fixed", "its task succeeded later"]
+            assert told(made, second) == ["dead-lettered", "fixed", "its task died once more"]
+        assert [one.state for one in made.daemon.ledger.records.values()] == ["redriven", "redriven", "open"]

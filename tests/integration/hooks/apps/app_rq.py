@@ -1,13 +1,19 @@
 """RQ, two workers that fork for each job."""
 
-from rq import Queue, Retry, get_current_job
+import json
+import os
+import signal
+
+import tasktrail_rq
+from rq import Queue, Repeat, Retry, get_current_job
+from rq.serializers import JSONSerializer
 from tasktrail_rq import SENDER, Hooked, Worker  # noqa: F401 - the command line names it
 from truth import REDIS, act, note, plan, timed, watch
 
 import redis
 
 watch(SENDER)
-Hooked.tell = timed(Hooked.tell)  # what its work horses do; what their worker makes of it costs no task any time
+Hooked.tell, Hooked.note = timed(Hooked.tell, b"tell"), timed(Hooked.note, b"note")
 
 WORKERS = [["rq", "worker", "--worker-class", "app_rq.Worker", "--url", REDIS, "--quiet", "hooks"]] * 2
 
@@ -45,3 +51,28 @@ def produce():
         retry = Retry(max=2) if name in ("flaky", "doomed") else None
         job = queue.enqueue(globals()[name], retry=retry, failure_ttl=60, result_ttl=0)
         note("published", job.id, name)
+
+
+def die():
+    """Its work horse is killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def back():
+    """Gives itself back, once."""
+    return Retry(max=1)
+
+
+def work():
+    """Nothing."""
+
+
+def odd(worker, *, is_json):
+    """Run a few odd jobs in this process's worker of this class; prints their ids by their names."""
+    connection, more = redis.Redis.from_url(REDIS), {"serializer": JSONSerializer} if is_json else {}
+    queue = Queue("odd", connection=connection, **more)
+    jobs = {"back": queue.enqueue(back), "repeated": queue.enqueue(work, repeat=Repeat(times=1, interval=0))}
+    if worker == "Worker":
+        jobs["killed"] = queue.enqueue(die)
+    getattr(tasktrail_rq, worker)([queue], connection=connection, **more).work(burst=True, logging_level="CRITICAL")
+    print(json.dumps({name: job.id for name, job in jobs.items()}))

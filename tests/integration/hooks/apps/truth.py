@@ -21,11 +21,11 @@ class PeerError(Exception):
 def watch(sender):
     """Set a hook's limit, and write down how long each of its calls takes, where the environment asks for it."""
     sender.limit = int(os.environ.get("APP_LIMIT", str(sender.limit)))
-    sender.put = timed(sender.put)
+    sender.put = timed(sender.put, b"put")
 
 
-def timed(call):
-    """The same, which writes down how long it took, where the environment asks for it and the thread is a worker's."""
+def timed(call, name):
+    """The same, which writes down by name how long it took, where that is asked for and the thread is a worker's."""
     if "APP_TIMES" not in os.environ:
         return call
     times = os.open(os.environ["APP_TIMES"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -35,7 +35,7 @@ def timed(call):
         call(*args, **kwargs)
         took = time.perf_counter() - began
         if not threading.current_thread().name.startswith("tasktrail"):
-            os.write(times, b"%.2f\n" % (took * 1e6))
+            os.write(times, b"%s %.2f\n" % (name, took * 1e6))
 
     return measured
 
