@@ -127,8 +127,9 @@ class Saver:
         self._known = [0, 0, 0, 0]
         self._queues = {}
         of.notes.touched = None
-        of.settler.touched_dead = dict.fromkeys(of.settler.dead)
-        of.settler.touched_keys = dict.fromkeys(of.keys.remembered())
+        # What went since the last save stays touched: until all is written, what was saved before is still read.
+        of.settler.touched_dead = dict.fromkeys(of.settler.dead) | (of.settler.touched_dead or {})
+        of.settler.touched_keys = dict.fromkeys(of.keys.remembered()) | (of.settler.touched_keys or {})
         self._quiet = [(home, iter([*home.finished.remembered(), *home.open])) for home in of.keep.homes]
 
     @property

@@ -199,6 +199,18 @@ def test_a_restored_state_goes_on_as_if_nothing_had_been(
     assert answers(copy) == answers(undisturbed)
 
 
+def test_what_went_before_a_new_generation_stays_gone() -> None:
+    """A dead letter that was closed since the last save does not come back from the generation before."""
+    pipeline = made()
+    count(pipeline, [event(kind, "a", T0 + at) for at, kind in enumerate(("sent", "dead_lettered"))])
+    saving = Saving(pipeline)
+    saving.save()
+    count(pipeline, [event("sent", "a", T0 + 2.0)])
+    saving.trails.restart()
+    saving.save(0)
+    assert restored(saving).stitcher.parts.settler.dead == {}
+
+
 def test_a_restored_state_grows_like_any_other() -> None:
     """More series, trails and error classes than there was room for when it was saved find theirs afterwards."""
 
