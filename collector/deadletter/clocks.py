@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from collector.deadletter.record import UNREVIEWED, DeadLetter
+from collector.deadletter.record import UNREVIEWED, DeadLetter, offset_of
 
 Names: TypeAlias = tuple[str, str, str]
 """Task, queue, source."""
@@ -66,7 +66,7 @@ class Clocks:
         if not is_lying(one):
             self.forget(one)
             return
-        if one.found.read_by:
+        if offset_of(one.found) is not None:
             self._places.setdefault((one.found.read_by, one.found.place), set()).add(one.id)
         if one.id not in group.lying:
             group.lying.add(one.id)
@@ -113,7 +113,7 @@ class Clocks:
         while self._expiring and self._expiring[0][0] <= at:
             due, name = heapq.heappop(self._expiring)
             one = self._records.get(name)
-            if one is not None and is_lying(one) and one.found.expires_at == due and not one.found.read_by:
+            if one is not None and is_lying(one) and one.found.expires_at == due and offset_of(one.found) is None:
                 yield one
 
     def _first(self, heap: _Heap, holds: Callable[[DeadLetter], bool], *, by_expiry: bool = False) -> float | None:

@@ -27,6 +27,7 @@ from collector.deadletter.record import (
     checked,
     dated,
     filled,
+    offset_of,
     record,
     topic_of,
 )
@@ -171,7 +172,8 @@ class Ledger:
                 one = self.records.get(name)
                 if one is None or not is_lying(one):
                     continue
-                if int(one.found.receipt) < begin:
+                offset = offset_of(one.found)
+                if offset is not None and offset < begin:
                     self._turn(one, "expired", at, OBSERVED, one.found.expires_by or DELETED)
                 elif (found := dated(one.found, kept)) != one.found:
                     self._put(msgspec.structs.replace(one, found=found), one)

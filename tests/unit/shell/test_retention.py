@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from collector.deadletter.record import Found
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
@@ -92,6 +95,23 @@ async def test_what_the_place_has_deleted_is_expired_and_nothing_else():
     await retention.look()
     assert [one.reason for one in ledger.records.values()][1] == "retention.ms"
     assert ledger.clocks.places("k") == []
+
+
+@pytest.mark.parametrize(("place", "receipt"), [("dlt/0", "1690000000000-0"), ("dlt/0", ""), ("jobs:dead", "4")])
+async def test_what_is_no_offset_in_a_partition_is_passed_over(place, receipt):
+    """A ledger of before may have it: it is not asked about, and ends nobody's work; its time is then what is known."""
+    former, _, _ = at_work([])
+    lies(former, "a", place, receipt)
+    lies(former, "b", receipt="4")
+    (one, other) = former.records.values()
+    ledger, asks, retention = at_work([])
+    dated = msgspec.structs.replace(one.found, expires_at=T + 60.0)
+    ledger.restore([msgspec.structs.replace(one, found=dated), other], [])
+    asks.says = Keeping(kept={"dlt": Kept(60.0, "w")}, begins={"dlt/0": 5})
+    await retention.look()
+    assert asks.places == [["dlt/0"]]
+    assert [one.state for one in ledger.records.values()] == ["open", "expired"]
+    assert [one.task_id for one in ledger.expire(T + 60.0)] == ["a"]
 
 
 async def test_a_cluster_that_cannot_be_asked_changes_nothing_and_is_told_once():
