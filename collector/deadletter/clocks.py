@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from collector.deadletter.record import UNREVIEWED, DeadLetter
+from collector.deadletter.record import UNREVIEWED, DeadLetter, offset_of
 
 Names: TypeAlias = tuple[str, str, str]
 """Task, queue, source."""
@@ -50,6 +50,8 @@ class Clocks:
 
     def __init__(self, records: Mapping[str, DeadLetter]) -> None:
         self._records = records
+        self.asked: set[str] = set()
+        """Sources that are asked for as long as this process lives."""
         self._groups: dict[Names, _Group] = {}
         self._places: dict[tuple[str, str], set[str]] = {}
         """Source and place that is asked how long it keeps what lies there → what does."""
@@ -66,7 +68,7 @@ class Clocks:
         if not is_lying(one):
             self.forget(one)
             return
-        if one.found.read_by:
+        if offset_of(one.found) is not None:
             self._places.setdefault((one.found.read_by, one.found.place), set()).add(one.id)
         if one.id not in group.lying:
             group.lying.add(one.id)
@@ -109,11 +111,16 @@ class Clocks:
         return list(self._places.get((source, place), ()))
 
     def expired(self, at: float) -> Iterator[DeadLetter]:
-        """Those whose message should be gone by now, each once; a place that is asked says so itself."""
+        """Those whose message should be gone by now, each once; a place that is asked says so itself.
+
+        Of a source that was renamed or whose probe is off nobody asks any more: the time that was known then holds.
+        """
         while self._expiring and self._expiring[0][0] <= at:
             due, name = heapq.heappop(self._expiring)
             one = self._records.get(name)
-            if one is not None and is_lying(one) and one.found.expires_at == due and not one.found.read_by:
+            if one is None or not is_lying(one) or one.found.expires_at != due:
+                continue
+            if one.found.read_by not in self.asked or offset_of(one.found) is None:
                 yield one
 
     def _first(self, heap: _Heap, holds: Callable[[DeadLetter], bool], *, by_expiry: bool = False) -> float | None:

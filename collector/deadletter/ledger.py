@@ -27,6 +27,7 @@ from collector.deadletter.record import (
     checked,
     dated,
     filled,
+    offset_of,
     record,
     topic_of,
 )
@@ -41,6 +42,7 @@ DIED = "dead-lettered"
 DIED_ONCE_MORE = "its task died once more"
 DIED_AGAIN = "what had ended it was of another life"
 DELETED = "the place where it lay keeps it no longer"
+GONE = "the place where it lay is there no longer"
 MOST_EXPIRED = 1_000
 """In one step."""
 MOST_FOLLOWED = 10_000
@@ -171,7 +173,10 @@ class Ledger:
                 one = self.records.get(name)
                 if one is None or not is_lying(one):
                     continue
-                if int(one.found.receipt) < begin:
+                offset = offset_of(one.found)
+                if place in keeping.gone:
+                    self._turn(one, "expired", at, OBSERVED, GONE)
+                elif offset is not None and offset < begin:
                     self._turn(one, "expired", at, OBSERVED, one.found.expires_by or DELETED)
                 elif (found := dated(one.found, kept)) != one.found:
                     self._put(msgspec.structs.replace(one, found=found), one)

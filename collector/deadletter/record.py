@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from typing import Literal, TypeAlias
 
@@ -79,6 +80,9 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _NOTHING = Found()
+_OF_PLACE = ("place", "receipt", "origin", "size", "preview", "written_at", "read_by", "expires_at", "expires_by")
+"""What belongs together: of two places no record has the one half of this and the other half of that."""
+_PARTITION, _OFFSET = re.compile(r".+/[0-9]{1,9}", re.DOTALL), re.compile(r"[0-9]{1,19}")
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +208,12 @@ def topic_of(place: str) -> str:
     return place.rpartition("/")[0]
 
 
+def offset_of(found: Found) -> int | None:
+    """Its offset in a partition that is asked what it still has; None: it lies in none, or it is not known where."""
+    is_known = found.read_by and _PARTITION.fullmatch(found.place) and _OFFSET.fullmatch(found.receipt)
+    return int(found.receipt) if is_known else None
+
+
 def dated(found: Found, kept: Kept | None) -> Found:
     """The same with when it is deleted, for all that is known of how long its place keeps it."""
     if kept is None:
@@ -213,15 +223,23 @@ def dated(found: Found, kept: Kept | None) -> Found:
 
 
 def filled(one: DeadLetter, found: Found) -> DeadLetter:
-    """The record with what a place tells that was not known yet. The same object where that is nothing."""
+    """The record with what a place tells that was not known yet. The same object where that is nothing.
+
+    The first place that tells is the one it lies in, with all that belongs to it: another one adds nothing to that.
+    """
     if found == _NOTHING:
         return one
-    said = {
+    before, nothing = one.found, ("", None, Origin())
+    is_same = before.place == found.place and before.receipt in ("", found.receipt)
+    is_first = bool(found.place) and not before.place
+    missing = {
         name: value
         for name in Found.__struct_fields__
-        if (value := getattr(found, name)) not in ("", None, Origin())
-        and getattr(one.found, name) in ("", None, Origin())
+        if (value := getattr(found, name)) not in nothing and getattr(before, name) in nothing
     }
+    said = {name: value for name, value in missing.items() if is_same or name not in _OF_PLACE}
+    if is_first:
+        said |= {name: getattr(found, name) for name in _OF_PLACE}
     if not said:
         return one
     known = msgspec.structs.replace(one.found, **said)

@@ -108,7 +108,11 @@ _CAUSE = re.compile(r"^Caused by: ([\w.$]+)", re.MULTILINE)
 
 # What topics and streams are called that hold such messages, where no header says it.
 _RETRY_NAME = re.compile(r"(?i)[-._:]retry(?:[-._:](\d+))?$")
-_DEAD_NAME = re.compile(r"(?i)(?:[-._:](?:dlt|dlq|dead|dead[-_]?letters?)$|^(?:dead|dlq|dead[-_]?letters?)[-._:])")
+_DEAD_NAME = re.compile(
+    r"(?i)(?:[-._:](?:dlt|dlq|dead[-_]?letters?|dead)$|^(?:dead[-._:]?letters?|dead|dlq)[-._:])"  # the longest first
+)
+_ONLY_DEAD = re.compile(r"(?i)dead[-._:]letters?")
+"""Not one that belongs to a topic called `letters`."""
 
 
 def hop(headers: Mapping[str, str]) -> Hop | None:
@@ -167,6 +171,8 @@ def main_of(name: str) -> str:
 
     A name that says nothing of that is given back.
     """
+    if _ONLY_DEAD.fullmatch(name):
+        return name
     return _RETRY_NAME.sub("", _DEAD_NAME.sub("", name)) or name
 
 

@@ -21,5 +21,7 @@ class Keeping(msgspec.Struct, kw_only=True):
     """By topic."""
     begins: dict[str, int] = {}
     """The first offset that is still there, by `topic/partition`; what is not known is not there."""
+    gone: frozenset[str] = frozenset()
+    """Those `topic/partition` that are known to be no more, with all that lay there."""
     says: str = ""
     """What cannot be seen and why, for people."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 
 from collector.model.errors import SourceError
 from collector.model.keeping import Keeping, Kept
@@ -47,14 +47,16 @@ class KafkaKeeping:
                 await admin.start()
                 await consumer.start()
                 wanted = [TopicPartition(topic, int(number)) for topic, _, number in map(_parted, places)]
-                found = await _settings(admin, sorted({at.topic for at in wanted}))
-                begins = await _begins(admin, consumer, wanted)
+                there = await _partitions(admin)
+                found, gone = await _settings(admin, sorted({at.topic for at in wanted}), there)
+                begins = await _begins(consumer, [at for at in wanted if at.partition in there.get(at.topic, ())])
         except (KafkaError, OSError, TimeoutError) as error:
             raise SourceError(str(error) or type(error).__name__) from error
         finally:
             closing = [asyncio.ensure_future(one) for one in (self._clients.close(consumer), admin.close())]
             await asyncio.wait(closing, timeout=CLOSE_SECONDS)
         found.begins = begins
+        found.gone = frozenset(_place(at) for at in wanted if at.topic in gone or _is_lost(at, there.get(at.topic, ())))
         return found
 
 
@@ -62,12 +64,34 @@ def _parted(place: str) -> tuple[str, str, str]:
     return place.rpartition("/")
 
 
-async def _settings(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> Keeping:
-    found, refused = Keeping(), dict[str, str]()
+def _place(at: TopicPartition) -> str:
+    return f"{at.topic}/{at.partition}"
+
+
+def _is_lost(at: TopicPartition, there: Collection[int]) -> bool:
+    """Whether its topic is there by now with fewer partitions. Without any it is only coming or going."""
+    return bool(there) and at.partition not in there
+
+
+async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, set[int]]:
+    """Of the topics that may be seen."""
+    found = await admin.describe_topics()
+    return {row["topic"]: {one["partition"] for one in row["partitions"]} for row in found}
+
+
+async def _settings(
+    admin: AIOKafkaAdminClient, topics: Sequence[str], there: Collection[str]
+) -> tuple[Keeping, set[str]]:
+    """How long topics keep what lies there; and those that are gone: one that may not be seen is not among them."""
+    found, refused, gone = Keeping(), dict[str, str](), set[str]()
     names = dict.fromkeys((POLICY, AGE, SIZE))
     resources = [ConfigResource(ConfigResourceType.TOPIC, topic, names) for topic in topics]
     for reply in await admin.describe_configs(resources):
         for code, _, _, topic, entries in reply.resources:
+            if code == UnknownTopicOrPartitionError.errno and topic not in there:
+                found.kept[topic] = Kept()
+                gone.add(topic)
+                continue
             try:
                 if code:
                     raise for_code(code)
@@ -81,14 +105,10 @@ async def _settings(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> Keepin
             f"when dead letters of {topic}{f' and {len(refused) - 1} more' if len(refused) > 1 else ''} are deleted is "
             f"not known: {why}; it needs DescribeConfigs on the topic"
         )
-    return found
+    return found, gone
 
 
-async def _begins(
-    admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer, wanted: Sequence[TopicPartition]
-) -> dict[str, int]:
-    """Only of topics that are there: the client would ask for others until its patience ends."""
-    there = set(await admin.list_topics())
-    places = [at for at in wanted if at.topic in there]
+async def _begins(consumer: AIOKafkaConsumer, places: Sequence[TopicPartition]) -> dict[str, int]:
+    """Only of partitions that are there: the client would ask for others until its patience ends."""
     offsets = await consumer.beginning_offsets(places) if places else {}
-    return {f"{at.topic}/{at.partition}": offset for at, offset in offsets.items()}
+    return {_place(at): offset for at, offset in offsets.items()}

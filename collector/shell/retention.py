@@ -44,6 +44,10 @@ class Retention(msgspec.Struct, kw_only=True):
     looks: int = 0
     says: str = ""
 
+    def __post_init__(self) -> None:
+        """From now on this one says what is gone there, and no clock does."""
+        self.undertaker.ledger.clocks.asked.add(self.source)
+
     async def run(self) -> None:
         """Look for ever."""
         while True:

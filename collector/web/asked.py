@@ -25,6 +25,7 @@ def since(text: str, now: float) -> float:
 
 def limit(text: str, most: int) -> int:
     """How many to a page."""
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:6]) <= most:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    if not is_number or not 1 <= int(text) <= most:
         raise ValueError(f"`limit` is a number from 1 to {most}")
     return int(text)

@@ -50,6 +50,29 @@ def test_what_is_known_is_not_overwritten(ledger):
     assert ledger.changes() is None
 
 
+@pytest.mark.parametrize("receipt", ["5", "1690000000000-0"])
+def test_the_place_of_one_record_never_gets_the_receipt_of_another(ledger, receipt):
+    """An event tells of a death before its message is read, or after: place, receipt and times are the message's."""
+    message = msgspec.structs.replace(MINE, receipt="900", read_by="k", written_at=T, preview="{}")
+    ledger.die("a", found=Found(receipt=receipt, frame="pay.py:settle"))
+    ledger.fill("s", "a", message)
+    ledger.die("b", found=message)
+    ledger.fill("s", "b", Found(receipt=receipt, frame="pay.py:settle"))
+    expected = msgspec.structs.replace(message, frame="pay.py:settle")
+    assert [one.found for one in ledger.records.values()] == [expected, expected]
+
+
+def test_of_a_second_place_nothing_is_taken_that_belongs_to_it(ledger):
+    """Not who read it there, nor until when it is kept; what the same place tells later is filled in."""
+    known = Found(place="pay-dlq", receipt="1690000000000-0")
+    name, _ = ledger.die(found=known)
+    other = Found(place="pay-dlt/0", receipt="7", read_by="k", written_at=T, size=3, expires_at=T + 60.0)
+    ledger.fill("s", "a", other)
+    assert ledger.records[name].found == known
+    ledger.fill("s", "a", msgspec.structs.replace(known, size=12))
+    assert ledger.records[name].found.size == 12
+
+
 def test_a_death_after_the_end_of_the_last_one_is_another(ledger):
     """An id that is used again may die again."""
     first, _ = ledger.die()

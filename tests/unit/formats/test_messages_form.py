@@ -76,7 +76,20 @@ def test_an_entry_id_is_one_of_its_own_stream():
 
 @pytest.mark.parametrize(
     ("place", "queue"),
-    [("orders.DLT", "orders"), ("dlq.orders", "orders"), ("dlq", "dlq"), ("orders-retry-1", "orders")],
+    [
+        ("orders.DLT", "orders"),
+        ("dlq.orders", "orders"),
+        ("dlq", "dlq"),
+        ("orders-retry-1", "orders"),
+        ("dead-orders", "orders"),
+        ("dead-letter-orders", "orders"),
+        ("Dead_Letters.orders", "orders"),
+        ("orders-dead-letters", "orders"),
+        ("dead_letters", "dead_letters"),
+        ("dead-letter", "dead-letter"),
+        ("dead.letters", "dead.letters"),
+        ("dead-letter-", "dead-letter-"),
+    ],
 )
 def test_where_nothing_else_tells_the_name_of_its_place_says_whose_dead_letter_it_is(place, queue):
     """It is work of the topic that it came from; sent again, it is that of no other."""

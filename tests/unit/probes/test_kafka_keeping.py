@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from collector.model.errors import SourceError
 from collector.model.keeping import Kept
 from collector.probes.kafka import KafkaClients
 from collector.probes.kafka_keeping import KafkaKeeping, kept
 
-REFUSED = 29
+REFUSED, UNKNOWN = 29, 3
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,7 @@ class Cluster:
 
     def __init__(self, **topics):
         self.topics = topics
+        self.unseen = set()
         self.is_down = False
         self.closed = []
 
@@ -59,12 +60,16 @@ class Cluster:
             rows.append((code, "", 2, resource.name, [(name, value, False) for name, value in settings.items()]))
         return [SimpleNamespace(resources=rows)]
 
-    async def list_topics(self):
-        """Those that are there."""
-        return [name for name, (code, _) in self.topics.items() if code in {0, REFUSED}]
+    async def describe_topics(self):
+        """Those that may be seen, each with two partitions."""
+        partitions = [{"partition": number} for number in (0, 1)]
+        there = [name for name, (code, _) in self.topics.items() if code in {0, REFUSED} and name not in self.unseen]
+        return [{"topic": name, "partitions": partitions} for name in there]
 
     async def beginning_offsets(self, places):
-        """All begin at 7."""
+        """All begin at 7; the client asks for what is not there until its patience ends."""
+        if any(at.partition > 1 or self.topics[at.topic][0] == UNKNOWN for at in places):
+            raise KafkaTimeoutError
         return dict.fromkeys(places, 7)
 
     async def close(self):
@@ -84,19 +89,32 @@ WEEK = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.byte
 
 
 async def test_what_may_not_be_asked_is_unknown_and_said_to_be():
-    """Topics that are refused, gone or answered with nonsense; all others are known, and so is where they begin."""
+    """Topics that are refused or answered with nonsense, not those that are gone; all others are known."""
     cluster = Cluster(
-        a=(0, WEEK), b=(REFUSED, {}), c=(3, {}), d=(0, {**WEEK, "retention.ms": "soon"}), e=(0, {"retention.ms": "1"})
+        a=(0, WEEK),
+        b=(REFUSED, {}),
+        c=(UNKNOWN, {}),
+        d=(0, {**WEEK, "retention.ms": "soon"}),
+        e=(0, {"retention.ms": "1"}),
     )
     found = await cluster.asked().ask(["a/0", "a/1", "b/0", "c/0", "d/0", "e/0"])
     assert found.kept == {"a": Kept(604800.0, "Kafka, a: retention.ms 604800000")} | dict.fromkeys("bcde", Kept())
     assert found.begins == dict.fromkeys(["a/0", "a/1", "b/0", "d/0", "e/0"], 7)
     assert found.says == (
-        "when dead letters of b and 3 more are deleted is not known: TopicAuthorizationFailedError; "
+        "when dead letters of b and 2 more are deleted is not known: TopicAuthorizationFailedError; "
         "it needs DescribeConfigs on the topic"
     )
     assert sorted(cluster.closed) == ["admin", "consumer"]
     assert (await Cluster(a=(0, WEEK)).asked().ask(["a/0"])).says == ""
+
+
+async def test_what_is_gone_is_told_and_hides_nothing_of_the_rest():
+    """A topic, and a partition of one that was made anew; one that may not be seen may be there all the same."""
+    cluster = Cluster(a=(0, WEEK), b=(REFUSED, {}), c=(UNKNOWN, {}), d=(0, WEEK))
+    cluster.unseen = {"b", "d"}
+    found = await cluster.asked().ask(["a/0", "a/7", "b/0", "c/0", "c/1", "d/0"])
+    assert (found.gone, found.begins) == ({"a/7", "c/0", "c/1"}, {"a/0": 7})
+    assert found.kept["a"] == Kept(604800.0, "Kafka, a: retention.ms 604800000")
 
 
 async def test_a_cluster_that_does_not_answer_is_an_error_of_the_source():

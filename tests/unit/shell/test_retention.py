@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from collector.deadletter.record import Found
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
@@ -92,6 +95,48 @@ async def test_what_the_place_has_deleted_is_expired_and_nothing_else():
     await retention.look()
     assert [one.reason for one in ledger.records.values()][1] == "retention.ms"
     assert ledger.clocks.places("k") == []
+
+
+@pytest.mark.parametrize(("place", "receipt"), [("dlt/0", "1690000000000-0"), ("dlt/0", ""), ("jobs:dead", "4")])
+async def test_what_is_no_offset_in_a_partition_is_passed_over(place, receipt):
+    """A ledger of before may have it: it is not asked about, and ends nobody's work; its time is then what is known."""
+    former, _, _ = at_work([])
+    lies(former, "a", place, receipt)
+    lies(former, "b", receipt="4")
+    (one, other) = former.records.values()
+    ledger, asks, retention = at_work([])
+    dated = msgspec.structs.replace(one.found, expires_at=T + 60.0)
+    ledger.restore([msgspec.structs.replace(one, found=dated), other], [])
+    asks.says = Keeping(kept={"dlt": Kept(60.0, "w")}, begins={"dlt/0": 5})
+    await retention.look()
+    assert asks.places == [["dlt/0"]]
+    assert [one.state for one in ledger.records.values()] == ["open", "expired"]
+    assert [one.task_id for one in ledger.expire(T + 60.0)] == ["a"]
+
+
+async def test_where_nobody_asks_any_more_the_time_that_was_known_holds():
+    """Its source was renamed, or its probe is off: else it would be about to expire for ever."""
+    ledger, _, _ = at_work([])
+    for name, source in [("a", "k"), ("b", "former")]:
+        found = Found(place="dlt/0", receipt="5", read_by=source, written_at=T, expires_at=T + 60.0, expires_by="w")
+        ledger.open(death(name), found, "me", None)
+    assert ledger.expire(T + 59.0) == []
+    assert [(one.task_id, one.found.expires_by) for one in ledger.expire(T + 60.0)] == [("b", "w")]
+    assert [one.state for one in ledger.records.values()] == ["open", "expired"]
+
+
+async def test_what_lay_in_a_topic_that_is_gone_is_gone_with_it():
+    """Nothing says any more where it begins; what lies elsewhere stays."""
+    ledger, asks, retention = at_work([])
+    lies(ledger, "a")
+    lies(ledger, "b", "dlt/1")
+    asks.says = Keeping(kept={"dlt": Kept()}, gone=frozenset(["dlt/0"]))
+    await retention.look()
+    assert [(one.state, one.reason) for one in ledger.records.values()] == [
+        ("expired", "the place where it lay is there no longer"),
+        ("open", ""),
+    ]
+    assert ledger.clocks.places("k") == ["dlt/1"]
 
 
 async def test_a_cluster_that_cannot_be_asked_changes_nothing_and_is_told_once():

@@ -105,6 +105,7 @@ async def test_filters_may_be_combined(asked, params, found) -> None:
         ({"colour": "red"}, "`colour` is no filter"),
         ({"state": "dead"}, "`dead` is no state: there are open, acknowledged"),
         ({"limit": "0"}, "`limit` is a number from 1 to 1000"),
+        ({"limit": "0000019999999"}, "`limit` is a number from 1 to 1000"),
         ({"after": "x"}, "`after` is the `next`"),
         ({"since": "soon"}, "since: "),
         ({"since": "nan"}, "since: `nan` is not a duration"),
