@@ -207,7 +207,7 @@ def _holds(way: Way, scheme: str) -> None:
     events, running = way.events, way.daemon
     running.wait(lambda: running.source(scheme)["events"]["read"] >= events.truth.read, 120, "not all was read")
     # A source that was idle for the grace has nothing older to say: what still fires then ends in its own time.
-    wait_until(lambda: _episodes(way.hook) == events.episodes, 60)
+    wait_until(lambda: _episodes(way.hook) == events.episodes, 240)
     assert running.source(scheme)["events"] == events.replayed["events"]
     assert _rejected(running) == events.truth.reasons
     assert _differing(_series(running), events.truth.series) == {}
