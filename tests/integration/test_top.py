@@ -28,7 +28,15 @@ class Screen:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
         call = [sys.executable, "-m", "collector", "top", *arguments]
         environment = {**os.environ, "TERM": "xterm"}
-        self.process = subprocess.Popen(call, cwd=ROOT, env=environment, stdin=slave, stdout=slave, stderr=slave)
+        self.process = subprocess.Popen(
+            call,
+            cwd=ROOT,
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - whoever runs us may ignore it, and nothing else runs yet
+        )
         os.close(slave)
         self.raw = ""
         threading.Thread(target=self._read, daemon=True).start()
