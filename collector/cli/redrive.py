@@ -131,6 +131,10 @@ class _Work:
             self._patience = parse_duration(arguments.canary)
         except ValueError as error:
             raise TasktrailError(f"--canary {arguments.canary}: {error}") from error
+        if arguments.concurrency and self._patience <= 0:
+            raise TasktrailError(
+                "--concurrency waits until some have ended, for as long as --canary says: not with --canary 0s"
+            )
 
     async def run(self, broker: Broker, kind: Kind, allowed: Callable[[str], bool]) -> Result:
         """Count, send one, then the rest. Raises SourceError and TasktrailError."""
@@ -186,7 +190,7 @@ class _Work:
     async def _room(self) -> int:
         """How many may go now, once any may; 0: none of those under way has ended in time."""
         most = self._arguments.concurrency or math.inf
-        until = time.monotonic() + (self._patience or math.inf)
+        until = time.monotonic() + self._patience
         while len(self._hand) >= most:
             self._hand = {name: one for name, one in self._hand.items() if self._became(*one) is None}
             if len(self._hand) >= most:
@@ -215,6 +219,7 @@ class _Work:
         self._result.stopped = (
             f"stopped after one: {first.id} (task {first.task_id}) {became}; "
             f"{len(letters)} are left. Repair the cause, or call again with --canary 0s"
+            f"{' and without --concurrency' if self._arguments.concurrency else ''}"
         )
         return []
 

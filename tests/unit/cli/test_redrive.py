@@ -25,6 +25,8 @@ class Daemon:
     def __init__(self, count: int, become: str = "succeeded") -> None:
         self.records = {f"r{n}": {**RECORD, "id": f"r{n}", "task_id": f"t{n}", "receipt": str(n)} for n in range(count)}
         self.become = become
+        self.fates: dict[str, str] = {}
+        """What others become."""
         self.was = "dead_lettered"
         """The state of a task before it is redriven."""
         self.slowness = 0
@@ -50,7 +52,7 @@ class Daemon:
                 return ["started"]
             del self.running[task_id]
             self.ended.add(task_id)
-        return [self.become] if task_id in self.ended else []
+        return [self.fates.get(task_id, self.become)] if task_id in self.ended else []
 
     def ask(self, method, path, body=None):
         """One request."""
@@ -185,7 +187,8 @@ def test_a_success_before_the_death_is_none_of_the_redrive(stage, capsys, become
     daemon.was, daemon.become, daemon.slowness = "succeeded", become, 3
     assert call("--task", "x", "--concurrency", "2") == code
     assert (daemon.most, len(broker.written)) == (min(sent, 2), sent)
-    assert ("r0 (task t0) failed again" in capsys.readouterr().err) == bool(code)
+    said = capsys.readouterr().err
+    assert ("r0 (task t0) failed again" in said) == ("--canary 0s and without --concurrency" in said) == bool(code)
 
 
 def test_no_more_are_under_way_at_once_than_are_allowed(stage, capsys):
@@ -196,10 +199,11 @@ def test_no_more_are_under_way_at_once_than_are_allowed(stage, capsys):
     assert (daemon.most, len(broker.written)) == (2, 5)
     assert broker.batches[0] == 1
     daemon.running.clear()
-    daemon.become = "dead_lettered"
+    daemon.ended.clear()
+    daemon.fates = dict.fromkeys(("t1", "t2", "t3", "t4"), "dead_lettered")
     for one in daemon.records.values():
         one["state"] = "open"
-    assert call("--task", "x", "--concurrency", "3", "--canary", "0s") == 0
+    assert call("--task", "x", "--concurrency", "3") == 0
     assert (daemon.most, len(broker.written)) == (3, 10)
     assert capsys.readouterr().out == "5 were redriven\n" * 2
 
@@ -272,6 +276,7 @@ def test_a_broker_that_fails_ends_the_call_with_a_sentence(stage, capsys):
         (("--target", "celery+redis://h/0"), "only kafka://, redis-stream://"),
         (("--target", "kafka://h"), "--target: "),
         (("--canary", "soon"), "--canary soon: "),
+        (("--concurrency", "2", "--canary", "0s"), "not with --canary 0s"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(stage, capsys, more, said):
