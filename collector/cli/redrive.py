@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -39,7 +39,9 @@ AT_ONCE = 1_000
 _DEAD = ("dead_lettered", "failed")
 """States of a task in which it died: when it was sent, or again."""
 _ENDS = {"succeeded": True, "rejected": False, "expired": False}
-"""Other states in which it is known whether a redrive has helped."""
+"""Other states in which it is known whether a redrive has helped, once the trail has been told of it since."""
+_Ends: TypeAlias = frozenset[tuple[str, float, float]]
+"""Kind, time and axis time of each fact of a trail that is its state: when it has ended."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -123,12 +125,16 @@ class _Work:
         self._daemon = daemon
         self._asked = asked
         self._result = Result(is_dry=arguments.dry_run)
-        self._hand: dict[str, Letter] = {}
-        """What is under way, where that is limited."""
+        self._hand: dict[str, tuple[Letter, _Ends]] = {}
+        """What is under way, where that is limited, and how its trail had ended before."""
         try:
             self._patience = parse_duration(arguments.canary)
         except ValueError as error:
             raise TasktrailError(f"--canary {arguments.canary}: {error}") from error
+        if arguments.concurrency and self._patience <= 0:
+            raise TasktrailError(
+                "--concurrency waits until some have ended, for as long as --canary says: not with --canary 0s"
+            )
 
     async def run(self, broker: Broker, kind: Kind, allowed: Callable[[str], bool]) -> Result:
         """Count, send one, then the rest. Raises SourceError and TasktrailError."""
@@ -170,26 +176,23 @@ class _Work:
             part = letters[start : start + size]
             ready = await self._readable(broker, part)
             if ready:
-                await broker.send(ready)
                 sent = {message.at.id for message, _ in ready}
-                self._note([letter for letter in part if letter.id in sent])
+                going = [letter for letter in part if letter.id in sent]
+                if self._arguments.concurrency:
+                    self._hand |= {letter.id: (letter, _ends(self._trail(letter))) for letter in going}
+                await broker.send(ready)
+                self._result.sent += len(going)
+                self._resolve(going)
             start += size
             if rate > 0:
                 await asyncio.sleep(max(0.0, len(part) / rate - (time.monotonic() - began)))
 
-    def _note(self, sent: list[Letter]) -> None:
-        """These were sent."""
-        self._result.sent += len(sent)
-        if self._arguments.concurrency:
-            self._hand |= {letter.id: letter for letter in sent}
-        self._resolve(sent)
-
     async def _room(self) -> int:
         """How many may go now, once any may; 0: none of those under way has ended in time."""
         most = self._arguments.concurrency or math.inf
-        until = time.monotonic() + (self._patience or math.inf)
+        until = time.monotonic() + self._patience
         while len(self._hand) >= most:
-            self._hand = {name: letter for name, letter in self._hand.items() if self._became(letter) is None}
+            self._hand = {name: one for name, one in self._hand.items() if self._became(*one) is None}
             if len(self._hand) >= most:
                 if time.monotonic() >= until:
                     return 0
@@ -205,9 +208,10 @@ class _Work:
                 break
         else:
             return []
+        before = _ends(self._trail(first))
         await broker.send(ready)
         self._result.sent, self._result.canary = 1, first.id
-        is_good = await self._outcome(first)
+        is_good = await self._outcome(first, before)
         self._resolve([first])
         if is_good:
             return letters
@@ -215,23 +219,33 @@ class _Work:
         self._result.stopped = (
             f"stopped after one: {first.id} (task {first.task_id}) {became}; "
             f"{len(letters)} are left. Repair the cause, or call again with --canary 0s"
+            f"{' and without --concurrency' if self._arguments.concurrency else ''}"
         )
         return []
 
-    async def _outcome(self, letter: Letter) -> bool | None:
+    async def _outcome(self, letter: Letter, before: _Ends) -> bool | None:
         """Whether the canary has succeeded, once that is known; None where it is not in time."""
         until = time.monotonic() + self._patience
         while time.monotonic() < until:
-            if (became := self._became(letter)) is not None:
+            if (became := self._became(letter, before)) is not None:
                 return became
             await asyncio.sleep(POLL_SECONDS)
         return None
 
-    def _became(self, letter: Letter) -> bool | None:
-        """Whether a redriven one has succeeded; None while that is not known."""
-        trail = self._get(f"/api/tasks/{quote(letter.task_id, safe='')}") or {"state": "unknown"}
-        if trail["state"] not in _DEAD:
-            return _ENDS.get(trail["state"])
+    def _trail(self, letter: Letter) -> dict[str, Any]:
+        return self._get(f"/api/tasks/{quote(letter.task_id, safe='')}") or {"state": "unknown", "events": []}
+
+    def _became(self, letter: Letter, before: _Ends) -> bool | None:
+        """Whether a redriven one has succeeded; None while that is not known. `before`: how it had ended when sent.
+
+        A task that has succeeded and came again may lie there with the state of its success.
+        """
+        trail = self._trail(letter)
+        state = trail["state"]
+        if state in _ENDS and _ends(trail) - before:
+            return _ENDS[state]
+        if state not in _ENDS and state not in _DEAD:
+            return None
         asked = urlencode({"task_id": letter.task_id, "source": letter.source, "limit": 1})
         newest = self._get(f"{PATH}?{asked}")["dead_letters"]
         has_died_again = bool(newest) and newest[0]["id"] != letter.id
@@ -304,6 +318,10 @@ class _Work:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
+
+
+def _ends(trail: dict[str, Any]) -> _Ends:
+    return frozenset((one["kind"], one["time"], one["at"]) for one in trail["events"] if one["kind"] == trail["state"])
 
 
 def _target(text: str) -> SourceUrl:

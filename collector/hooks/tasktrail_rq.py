@@ -1,8 +1,6 @@
-"""Tells Tasktrail what RQ (2 and 3) does: `rq worker --worker-class tasktrail_rq.Worker ...`, or `.SimpleWorker`.
+"""Tells Tasktrail what RQ (2 and 3) does: `rq worker --worker-class tasktrail_rq.Worker ...`, or `.SimpleWorker`."""
 
-Own classes: `class Mine(tasktrail_rq.Hooked, rq.Worker)`. Python 3.8 or later; copy it anywhere; to TASKTRAIL_URL.
-"""
-
+# Own classes: `class Mine(tasktrail_rq.Hooked, rq.Worker)`. Python 3.8 or later; copy it anywhere; to TASKTRAIL_URL.
 # --- sender: the same lines in every file of this folder, so that each works when it is copied alone ---
 import atexit
 import collections
@@ -100,16 +98,21 @@ import rq
 
 
 class Hooked:  # fresh from a fork every line is dear: a work horse notes, in shared memory, only what went wrong
-    tell = lambda self, *facts: self.said.append((self.name, time.time(), *facts))
+    slate, say = mmap.mmap(-1, 16384), staticmethod(lambda facts: SENDER.put(events, *facts))  # outside of `work`
+    tell = lambda self, *facts: self.say((self.name, time.time(), *facts))
 
     def work(self, *args, **kwargs):
-        self.slate, self.said = mmap.mmap(-1, 16384), collections.deque()
-        threading.Thread(target=self.relay, name="tasktrail-relay").start()
-        return super().work(*args, **kwargs)
+        self.slate, said = mmap.mmap(-1, 16384), collections.deque()
+        self.say = said.append
+        threading.Thread(target=self.relay, args=(said,), name="tasktrail-relay").start()
+        try:
+            return super().work(*args, **kwargs)
+        finally:
+            self.say = Hooked.say
 
-    def relay(self):  # looks by itself what there is: to be woken costs who wakes
-        while self.said or threading.main_thread().is_alive():
-            SENDER.put(events, *self.said.popleft()) if self.said else time.sleep(SENDER.linger)
+    def relay(self, said):  # looks by itself what there is: to be woken costs who wakes
+        while (self.say == said.append and threading.main_thread().is_alive()) or said:
+            SENDER.put(events, *said.popleft()) if said else time.sleep(SENDER.linger)
 
     def execute_job(self, job, *args, **kwargs):
         self.slate[0], repeats = 0, getattr(job, "repeats_left", None)  # then it is sent anew, under the same id
@@ -121,17 +124,14 @@ class Hooked:  # fresh from a fork every line is dear: a work horse notes, in sh
         super().handle_job_failure(job, *args, **kwargs)
         self.note(job, sys.exc_info()[1] or ChildProcessError("its work horse was killed"))
 
-    def handle_job_retry(self, job, *args, **kwargs):  # it gave a Retry back
-        super().handle_job_retry(job, *args, **kwargs)
-        self.note(job)
+    handle_job_retry = lambda self, job, *args, **kwargs: self.note(job, super().handle_job_retry(job, *args, **kwargs))
 
     def note(self, job, error=None):
         try:
             self.slate[:2] = b"?\n"  # unless the rest is there, it is a drop
             kind = {"queued": "retried", "scheduled": "retried", "stopped": "revoked"}.get(job._status, "failed")
             why = {"error": error and type(error).__name__, "error_message": error and str(error)[:1000]}
-            line = SENDER.line({"kind": kind, "time": job.ended_at.timestamp(), **why})
-            self.slate[: len(line)] = line
+            self.slate[:] = SENDER.line({"kind": kind, "time": job.ended_at.timestamp(), **why}).ljust(16384)
         except Exception:
             next(SENDER.drops)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from collector.formats import Decode, Reject
 from collector.formats.decoded import FIRST_BYTES
@@ -19,7 +20,7 @@ from collector.model.record import Batch, Gap, Outcome, Receipt, Refusals, Sourc
 from collector.model.secret import mask
 from collector.shell.axis import Axis
 from collector.shell.gate import Gate
-from collector.shell.ingest import CHUNK, INTERNAL_ERROR, Ingest, chunks
+from collector.shell.ingest import CHUNK, EVENTS, INTERNAL_ERROR, Ingest, chunks
 from collector.shell.suspects import GUILTY_AFTER, Suspects
 from collector.shell.telemetry import Telemetry
 
@@ -31,6 +32,8 @@ STEP_SECONDS = 0.01
 """CPU that a step should cost at most: a dead letter costs 20 times what another event costs."""
 FIRST_STEP, SHORTEST_STEP = 100, 50
 """Records: of a place of which nothing is known yet, and at least."""
+FIRST_PART, SHORTEST_PART = 50, 10
+"""The same of the events of a record that holds many."""
 FADES = 0.8
 """What is left of a step's cost after the next one: dear records come among cheap ones."""
 MOST_PLACES = 10_000
@@ -41,22 +44,23 @@ _OVER = object()
 
 
 class Pace:
-    """How many records of each place one step may take, by what those of the steps before have cost."""
+    """How many records (or events) of each place one step may take, by what those of the steps before have cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = FIRST_STEP, shortest: int = SHORTEST_STEP, most: int = CHUNK) -> None:
+        self._first, self._shortest, self._most = first, shortest, most
         self._costs: dict[str, float] = {}
 
     def size(self, place: str) -> int:
-        """Records."""
+        """How many."""
         cost = self._costs.get(place)
         if cost is None:
-            return FIRST_STEP
-        return CHUNK if cost * CHUNK <= STEP_SECONDS else max(SHORTEST_STEP, int(STEP_SECONDS / cost))
+            return self._first
+        return self._most if cost * self._most <= STEP_SECONDS else max(self._shortest, int(STEP_SECONDS / cost))
 
-    def note(self, place: str, records: int, seconds: float) -> None:
-        """A step of so many records is done. `seconds`: of CPU."""
-        if records:
-            self._costs[place] = max(seconds / records, FADES * self._costs.pop(place, 0.0))
+    def note(self, place: str, count: int, seconds: float) -> None:
+        """A step of so many is done. `seconds`: of CPU."""
+        if count:
+            self._costs[place] = max(seconds / count, FADES * self._costs.pop(place, 0.0))
             if len(self._costs) > MOST_PLACES:
                 del self._costs[next(iter(self._costs))]
 
@@ -81,7 +85,7 @@ class Lane:
         self._telemetry = telemetry
         self._counted = counted
         self._gate = gate or Gate()
-        self._pace = Pace()
+        self._pace, self._events = Pace(), Pace(FIRST_PART, SHORTEST_PART, EVENTS)
         self.suspects: Suspects | None = None
         """Who notes what is being read, where there is a disk to note it on."""
         telemetry.source_named(axis.name)
@@ -155,8 +159,11 @@ class Lane:
     def count(self, batch: Batch, total: Outcome, refusals: Refusals | None = None) -> Iterator[None]:
         """One step, or several for records of very many events."""
         began, spent = self._clock.cpu(), 0.0
-        for _ in self._ingest.steps(self.axis, self._decode, batch, self._clock.now(), total, refusals):
-            spent += self._clock.cpu() - began
+        size = partial(self._events.size, batch.place)
+        for events in self._ingest.steps(self.axis, self._decode, batch, self._clock.now(), total, refusals, size):
+            cost = self._clock.cpu() - began
+            spent += cost
+            self._events.note(batch.place, events, cost)
             yield
             began = self._clock.cpu()
         self._pace.note(batch.place, len(batch.bodies), spent + self._clock.cpu() - began)

@@ -25,6 +25,10 @@ class Daemon:
     def __init__(self, count: int, become: str = "succeeded") -> None:
         self.records = {f"r{n}": {**RECORD, "id": f"r{n}", "task_id": f"t{n}", "receipt": str(n)} for n in range(count)}
         self.become = become
+        self.fates: dict[str, str] = {}
+        """What others become."""
+        self.was = "dead_lettered"
+        """The state of a task before it is redriven."""
         self.slowness = 0
         self.running: dict[str, int] = {}
         """Tasks that are under way, and how often each was asked for."""
@@ -40,15 +44,15 @@ class Daemon:
         self.running[task_id] = 0
         self.most = max(self.most, len(self.running))
 
-    def state(self, task_id):
-        """What its trail says; a task gets on while it is asked for."""
+    def news(self, task_id):
+        """What its trail has been told of since it died; a task gets on while it is asked for."""
         if task_id in self.running:
             self.running[task_id] += 1
             if self.running[task_id] <= self.slowness:
-                return "started"
+                return ["started"]
             del self.running[task_id]
             self.ended.add(task_id)
-        return self.become if task_id in self.ended else "dead_lettered"
+        return [self.fates.get(task_id, self.become)] if task_id in self.ended else []
 
     def ask(self, method, path, body=None):
         """One request."""
@@ -63,7 +67,9 @@ class Daemon:
         asked = dict(parse_qsl(query))
         name = place.rpartition("/")[2]
         if place.startswith("/api/tasks/"):
-            return {"state": self.state(name)}
+            told = [self.was, *self.news(name)]
+            state = "succeeded" if "succeeded" in told else told[-1]
+            return {"state": state, "events": [{"kind": kind, "time": at, "at": at} for at, kind in enumerate(told)]}
         if "task_id" in asked:
             assert (asked["source"], asked["limit"]) == ("s", "1")
             task_id = asked["task_id"]
@@ -91,7 +97,8 @@ class Broker:
         self.opened: bool | None = None
         self.is_closed = False
         self.fails = False
-        self.is_seen = True
+        self.unseen: set[str] = set()
+        """Tasks of which the daemon sees nothing more."""
 
     async def open(self, *, writes):
         """How it was opened."""
@@ -110,14 +117,14 @@ class Broker:
         }
 
     async def send(self, messages):
-        """The daemon sees it at once."""
+        """The daemon sees it at once, where it does."""
         if self.fails:
             raise SourceError("Kafka: gone")
         listed = list(messages)
         self.batches.append(len(listed))
         for message, mark in listed:
             self.written.append((message.at.id, mark_of(mark)))
-            if self.is_seen:
+            if message.at.task_id not in self.unseen:
                 self.daemon.begin(message.at.task_id)
 
     async def close(self):
@@ -164,11 +171,24 @@ def test_a_canary_that_fails_again_keeps_the_rest_where_it_is(stage, capsys):
 
 def test_a_canary_of_which_nothing_is_seen_keeps_the_rest_where_it_is(stage, capsys):
     """That the state of its task is still that of its death is no verdict on the redrive."""
-    _, broker, call = stage
-    broker.is_seen = False
-    assert call("--task", "x", "--canary", "20ms") == 1
-    assert broker.batches == [1]
-    assert "has not succeeded yet" in capsys.readouterr().err
+    daemon, broker, call = stage
+    broker.unseen = {"t0"}
+    for daemon.was in ("dead_lettered", "succeeded", "rejected"):
+        assert call("--task", "x", "--canary", "20ms") == 1
+        assert "has not succeeded yet" in capsys.readouterr().err
+        daemon.records["r0"]["state"] = "open"
+    assert broker.batches == [1] * 3
+
+
+@pytest.mark.parametrize(("become", "code", "sent"), [("succeeded", 0, 5), ("dead_lettered", 1, 1)])
+def test_a_success_before_the_death_is_none_of_the_redrive(stage, capsys, become, code, sent):
+    """A task that had succeeded, came again and died waits for its next success or death like any other."""
+    daemon, broker, call = stage
+    daemon.was, daemon.become, daemon.slowness = "succeeded", become, 3
+    assert call("--task", "x", "--concurrency", "2") == code
+    assert (daemon.most, len(broker.written)) == (min(sent, 2), sent)
+    said = capsys.readouterr().err
+    assert ("r0 (task t0) failed again" in said) == ("--canary 0s and without --concurrency" in said) == bool(code)
 
 
 def test_no_more_are_under_way_at_once_than_are_allowed(stage, capsys):
@@ -179,20 +199,19 @@ def test_no_more_are_under_way_at_once_than_are_allowed(stage, capsys):
     assert (daemon.most, len(broker.written)) == (2, 5)
     assert broker.batches[0] == 1
     daemon.running.clear()
-    daemon.become = "dead_lettered"
+    daemon.ended.clear()
+    daemon.fates = dict.fromkeys(("t1", "t2", "t3", "t4"), "dead_lettered")
     for one in daemon.records.values():
         one["state"] = "open"
-    assert call("--task", "x", "--concurrency", "3", "--canary", "0s") == 0
+    assert call("--task", "x", "--concurrency", "3") == 0
     assert (daemon.most, len(broker.written)) == (3, 10)
     assert capsys.readouterr().out == "5 were redriven\n" * 2
 
 
 def test_what_never_ends_lets_no_more_through(stage, capsys):
     """The call says how many are under way, and what is left."""
-    daemon, broker, call = stage
-    daemon.slowness = 10**9
-    daemon.ended.add("t0")
-    broker.is_seen = False
+    _, broker, call = stage
+    broker.unseen = {"t1", "t2"}
     assert call("--task", "x", "--concurrency", "2", "--canary", "20ms") == 1
     assert len(broker.written) == 3
     assert "of 2 under way none has ended within 20ms; 2 are left" in capsys.readouterr().err
@@ -257,6 +276,7 @@ def test_a_broker_that_fails_ends_the_call_with_a_sentence(stage, capsys):
         (("--target", "celery+redis://h/0"), "only kafka://, redis-stream://"),
         (("--target", "kafka://h"), "--target: "),
         (("--canary", "soon"), "--canary soon: "),
+        (("--concurrency", "2", "--canary", "0s"), "not with --canary 0s"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(stage, capsys, more, said):

@@ -13,7 +13,7 @@ from collector.model.record import Gap
 from collector.shell import intake
 from collector.shell.axis import Axis
 from collector.shell.ingest import CHUNK, EVENTS, Ingest
-from collector.shell.intake import FIRST_STEP, SHORTEST_STEP, STEP_SECONDS, Lane
+from collector.shell.intake import FIRST_PART, FIRST_STEP, SHORTEST_PART, SHORTEST_STEP, STEP_SECONDS, Lane
 from tests.unit.parts import T0, batch, event, pipeline, until
 
 
@@ -156,12 +156,41 @@ async def test_others_have_a_turn_within_a_record_of_many_events(lane) -> None:
     body = b"[%s]" % b",".join(event("dead_lettered", str(number), T0) for number in range(3 * EVENTS))
     task = asyncio.ensure_future(other())
     taking = asyncio.ensure_future(lane.take(batch([body], position=7)))
-    await until(lambda: lane.axis.totals.read > EVENTS)
+    await until(lambda: lane.axis.totals.read > FIRST_PART)
     taking.cancel()
     await asyncio.wait([taking])
     task.cancel()
-    assert {(EVENTS, None), (2 * EVENTS, None)} <= set(seen)
+    assert {(FIRST_PART, None), (FIRST_PART + EVENTS, None)} <= set(seen)
     assert (lane.axis.totals.accepted, lane.position("p")) == (3 * EVENTS, 7)
+
+
+async def test_where_events_of_a_record_are_dear_steps_are_short(lane, monkeypatch) -> None:
+    """By what the events before have cost, not by what decoding did; nothing is left out, and cheap ones go faster."""
+    clock, sizes, costs, count = lane._clock, [], [], 8 * EVENTS
+    stitch = Ingest._stitch
+
+    def dear(self, axis, whole, step, *others):
+        sizes.append(len(step.events))
+        clock.spent += costs[-1] * sizes[-1]
+        stitch(self, axis, whole, step, *others)
+
+    def decode(whole):
+        clock.spent += 5.0
+        return native.decode(whole)
+
+    monkeypatch.setattr(Ingest, "_stitch", dear)
+    lane._decode = decode
+    some = int(STEP_SECONDS * 2**12)
+    for cost, first, most in (  # seconds of which sums are exact
+        (2.0**-12, FIRST_PART, some),
+        (2.0**-4, some, SHORTEST_PART),
+        (0.0, SHORTEST_PART, EVENTS),
+    ):
+        costs.append(cost)
+        sizes.clear()
+        body = b"[%s]" % b",".join(event("sent", f"{cost}-{number}", T0) for number in range(count))
+        assert (await lane.take(batch([body]))).accepted == count
+        assert (sizes[0], max(sizes[1:]), sum(sizes)) == (first, most, count)
 
 
 async def test_where_records_are_dear_steps_are_short(lane, monkeypatch) -> None:
