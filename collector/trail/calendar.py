@@ -12,7 +12,7 @@ from operator import attrgetter
 
 import msgspec
 
-from collector.trail.trail import BITS, M_IRREGULAR, M_SUCCEEDED, Trail, may_be
+from collector.trail.trail import BITS, M_IRREGULAR, M_SUCCEEDED, Trail, is_sent_after, may_be
 
 QUARTERS = 4
 """In a second."""
@@ -60,7 +60,7 @@ class Calendar:
 
     def froze(self, trail: Trail) -> None:
         """A trail is over. Most are successes, and for them there is nothing to do."""
-        if trail.marks & (M_IRREGULAR | M_SUCCEEDED) != M_SUCCEEDED:
+        if trail.marks & (M_IRREGULAR | M_SUCCEEDED) != M_SUCCEEDED or is_sent_after(trail):
             self._quarter(quarter_of(trail.born)).states |= may_be(trail)
 
     def before(self, number: int) -> list[int]:
