@@ -12,6 +12,7 @@ from collector.model.event import TASK_KINDS
 from collector.trail import calendar, listing
 from collector.trail.lifecycle import OPEN_STATES, STATES
 from collector.trail.listing import Wanted
+from collector.trail.trail import Trail
 from tests.unit.trail.conftest import Bench, T
 
 FILTERS = st.fixed_dictionaries({
@@ -182,3 +183,23 @@ def test_what_has_left_is_not_noted_for_ever():
         assert held < 1_000
         assert sum(len(home.calendar.of(quarter).ids) for quarter in home.calendar.before(2**60)) <= 2 * held + 50
     assert len(page(bench, limit=1_000)[0].tasks) == held
+
+
+def test_a_quarter_in_which_much_began_is_swept_in_steps():
+    """No step looks at more than it may; what has left, or is noted twice, goes, and what is there stays."""
+    trails = [Trail(0, 0, 1, task_id=f"{number}", born=T) for number in range(1_000)]
+    there = {trail.task_id: trail for trail in trails[::100]}
+    noted, looked = calendar.Calendar(), []
+    for some in (trails, trails[:300]):
+        noted.welcome(some, [T])
+    (number,) = noted.before(2**60)
+    with patch.object(calendar, "_SLACK", 0), patch.object(calendar, "_SWEPT", 40):
+        for _ in range(30):
+            before = len(looked)
+            noted.sweep(len(there), lambda task_id: looked.append(task_id) or there.get(task_id))
+            assert len(looked) - before <= 40
+    assert len(noted.of(number).ids) <= 2 * len(there)
+    assert there.keys() <= set(noted.of(number).ids)
+    with patch.object(calendar, "_SLACK", 0):
+        noted.sweep(0, dict[str, Trail]().get)
+    assert (noted.before(2**60), noted.of(number).ids) == ([], [])
