@@ -299,7 +299,7 @@ class Crew:
         if worker is None or not worker.idle_since:
             return None
         since = max(worker.idle_since, started_at)
-        sure = since + worker.patience(since)
+        sure = since + worker.patience(worker.beats[-1])  # of the beats before the start none may be known any more
         return sure + self._grace if worker.beats[-1] >= sure else None
 
     def forget(self, at: float) -> None:

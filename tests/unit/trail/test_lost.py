@@ -98,6 +98,14 @@ def test_what_an_idle_worker_started_is_over_and_nobody_knows_how():
     assert court.gauge("flight") - len(landed) == 1  # the busy one
 
 
+def test_an_idle_worker_is_believed_by_its_latest_heartbeats():
+    """However many it sent since the start: what it had not ended is unknown when the round comes by, after a minute."""
+    court = Court()
+    beats = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(0, 100, 2)]
+    court.feed(*started(court, 15), *beats)
+    assert (court.state(), court.found()) == ("unknown", [])
+
+
 def test_what_ends_is_not_lost():
     """Also when its worker goes right after it, and however its end comes."""
     court = Court()
