@@ -80,6 +80,11 @@ class Worker(msgspec.Struct, array_like=True):
         """Whether it is believed to be there."""
         return not self.offline_at and not (self.silences and self.silences[-1][0] >= self.signs[-1])
 
+    @property
+    def heard_at(self) -> float:
+        """When it said something last. The last of `signs` may be up to when it was waited for instead."""
+        return max((*self.beats[-1:], *(at for _, at in self.onlines[-1:])), default=0.0)
+
     def patience(self, seen: float) -> float:
         """Seconds without a sign of life after which it was gone that was last seen then: by its habits until then."""
         beats = [at for at in self.beats if at <= seen]
@@ -148,7 +153,7 @@ class Crew:
         return worker
 
     def _sign(self, worker: Worker, event: Event, at: float) -> None:
-        was_up, was_active, newest = worker.is_up, worker.active, worker.signs[-1]
+        was_up, was_active, newest = worker.is_up, worker.active, worker.heard_at
         labels = event.labels or {}
         active = labels.get("active", "")
         worker.every = _interval(labels.get("every", "")) or worker.every
