@@ -336,7 +336,7 @@ class Findings:
             return inf
         if kind.is_unknown or (kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None):
             found = Found(UNKNOWN_LINE, about.when, verdict.at, row, kind.name)
-            self.unseen += 1
+            self.unseen += not kind.is_unknown
             if kind.is_unknown:
                 self._bend(trail)
                 self._settler.land(land(trail, about.when), verdict.at, self.out)

@@ -91,6 +91,7 @@ def test_what_an_idle_worker_started_is_over_and_nobody_knows_how():
     court.feed(*told, *busy, *beats).walk(200)
     assert ({court.state(name) for name in names}, court.state("busy")) == ({"unknown"}, "started")
     assert (court.found(), court.counts()) == ([], {"sent": 21, "started": 21})
+    assert not court.stitcher.evictions["deadlines"]  # nothing left early
     landed = court.stitcher.findings.out.codes
     assert [FACTS[code % STRIDE] for code in landed] == ["flight_down"] * 20
     court.feed(court.event("succeeded", 201, "t3", worker="w1")).walk(207)
