@@ -33,16 +33,7 @@ from collector.trail.rows import Errors, Rows
 from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
 from collector.trail.terms import Terms
-from collector.trail.trail import (
-    M_END,
-    M_IRREGULAR,
-    M_SENT,
-    M_STARTED,
-    UNKNOWN_LINE,
-    Found,
-    Trail,
-    facts_of,
-)
+from collector.trail.trail import M_END, M_IRREGULAR, M_SENT, M_STARTED, UNKNOWN_LINE, Found, Trail, facts_of
 from collector.trail.transitions import FINDINGS, MEASURES, RECOVERED, STRIDE, WAIT, Array, Transitions
 from collector.trail.transitions import LOST as FACT_LOST
 
@@ -340,6 +331,8 @@ class Findings:
             if kind.is_unknown:
                 self._bend(trail)
                 self._settler.land(land(trail, about.when), verdict.at, self.out)
+                if any(one.key == about.when and LOST in {one.name, one.detail} for one in trail.findings or ()):
+                    return inf  # all that is new of it is that it runs no more
         elif kind.fact == FACT_LOST:
             self.out.count(row, FACT_LOST, verdict.at)
             self._notes.note(row * STRIDE + FACT_LOST, verdict.at, trail.home, trail.task_id, 0)

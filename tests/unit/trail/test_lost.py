@@ -107,6 +107,29 @@ def test_an_idle_worker_is_believed_by_its_latest_heartbeats():
     assert (court.state(), court.found()) == ("unknown", [])
 
 
+@pytest.mark.parametrize("kind", ["silence", "online"])
+def test_what_an_idle_worker_started_is_not_lost_when_it_leaves(kind):
+    """It was over, nobody knows how, before its worker was gone: one finding, also where both are due at one look."""
+    court = Court()
+    beats = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(0, 56, 2)]
+    court.feed(*started(court, 20), *beats)
+    assert court.state() == "started"  # nobody looked yet
+    court.feed(*([] if kind == "silence" else [sign(court, kind, 56)])).walk(200)
+    assert (court.found(), court.state(), court.lines()) == ([], "unknown", ["sent", "started", "unknown"])
+
+
+def test_what_is_lost_stays_lost_while_its_worker_is_idle_afterwards():
+    """One that began anew and says that it has nothing in hand: one finding; it is no longer in flight."""
+    court = Court()
+    beats = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(22, 200, 2)]
+    court.feed(*started(court, 15), sign(court, "online", 20), *beats).walk(200)
+    assert (court.found(), court.state(), court.lines()) == ([("lost", 25.0)], "lost", ["sent", "started", "lost"])
+    landed = [FACTS[code % STRIDE] for code in court.stitcher.findings.out.codes]
+    assert (landed, court.gauge("flight")) == (["lost", "flight_down"], 1)
+    court.feed(court.event("succeeded", 201, worker="w2")).walk(210)
+    assert (court.state(), court.gauge("flight"), court.found()[1:]) == ("succeeded", 1, [("recovered lost", 201.0)])
+
+
 @pytest.mark.parametrize(("active", "state"), [("1", "started"), ("0", "unknown")])
 def test_what_a_worker_said_in_a_lag_is_heard_when_it_comes(active, state):
     """One that was busy all the time is not taken for idle because it was waited for while its source was behind."""
