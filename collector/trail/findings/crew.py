@@ -133,7 +133,7 @@ class Crew:
         self._holes = holes
         self._grace = grace
         self._heap: list[tuple[float, int, str]] = []
-        self._prompt: dict[str, float] = {}
+        self.prompt: dict[str, float] = {}
         """Source → when a heartbeat came last that was not late by its sender's clock."""
         self._decided = 0.0
 
@@ -186,12 +186,12 @@ class Crew:
     def _compare(self, worker: Worker, at: float) -> None:
         seconds = skew(worker.offsets)
         if worker.offsets[-1] >= -BEHIND:
-            self._prompt[worker.source] = at
+            self.prompt[worker.source] = at
         # who is late together with all others of its source may have a clock as good as theirs: the way is slow
-        is_skewed = seconds > 0.0 or (seconds < 0.0 and self._prompt.get(worker.source, -inf) >= worker.beats[0])
+        is_skewed = seconds > 0.0 or (seconds < 0.0 and self.prompt.get(worker.source, -inf) >= worker.beats[0])
         if is_skewed and not worker.is_skewed:
             self.skewed.append((worker, at))
-        worker.is_skewed = is_skewed
+        worker.is_skewed = is_skewed or (worker.is_skewed and seconds != 0.0)
 
     # Who is gone
 
@@ -320,8 +320,9 @@ class Crew:
 
     # Over a restart
 
-    def restore(self, workers: Sequence[Worker]) -> None:
-        """Go on with these workers."""
+    def restore(self, workers: Sequence[Worker], prompt: dict[str, float]) -> None:
+        """Go on with these workers, and what was in `prompt`."""
+        self.prompt.update(prompt)
         for worker in workers:
             self.all[worker.home, worker.name] = worker
             worker.due = 0.0

@@ -374,13 +374,12 @@ class Findings:
     def saved(self) -> SavedFindings:
         """All but what is on the trails."""
         turns = [(self._rows.names(turn.row), turn) for turn in self.schedules.turns.values()]
-        return SavedFindings(
-            list(self.crew.all.values()), self.usual.saved(), turns, sorted(self.storms.now), self._telling
-        )
+        workers, prompt = list(self.crew.all.values()), self.crew.prompt
+        return SavedFindings(workers, self.usual.saved(), turns, sorted(self.storms.now), self._telling, prompt)
 
     def restore(self, saved: SavedFindings) -> None:
         """Go on with what was saved, after the trails were restored: look at each when it was to be looked at."""
-        self.crew.restore(saved.workers)
+        self.crew.restore(saved.workers, saved.prompt)
         self.usual.restore(saved.usual)
         self._telling.update(saved.telling)
         for names, turn in saved.turns:
