@@ -6,13 +6,13 @@ list holds while trails come, go and change. Ids whose trails have left are take
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import msgspec
 
-from collector.trail.trail import BITS, M_IRREGULAR, M_SUCCEEDED, Trail, may_be
+from collector.trail.trail import BITS, M_IRREGULAR, M_SUCCEEDED, Trail, is_sent_after, may_be
 
 QUARTERS = 4
 """In a second."""
@@ -46,7 +46,9 @@ class Calendar:
         self._is_in_order = True
         self._noted = 0
         self._swept = -1
-        """The quarter that was swept last."""
+        """The quarter that was swept last, or is being swept."""
+        self._place = -1
+        """Up to where that was done; -1: to its end."""
 
     def welcome(self, trails: Sequence[Trail], ats: Sequence[float]) -> None:
         """The new trails of a batch, and its axis times. There may be others among them, which are noted already."""
@@ -60,7 +62,7 @@ class Calendar:
 
     def froze(self, trail: Trail) -> None:
         """A trail is over. Most are successes, and for them there is nothing to do."""
-        if trail.marks & (M_IRREGULAR | M_SUCCEEDED) != M_SUCCEEDED:
+        if trail.marks & (M_IRREGULAR | M_SUCCEEDED) != M_SUCCEEDED or is_sent_after(trail):
             self._quarter(quarter_of(trail.born)).states |= may_be(trail)
 
     def before(self, number: int) -> list[int]:
@@ -76,20 +78,34 @@ class Calendar:
         """Take out what is noted in vain, some of it, where that is more than what is `held`."""
         left = _SWEPT
         while self._noted > 2 * held + _SLACK and left > 0:
-            numbers = self._in_order()
-            place = bisect_right(numbers, self._swept) % len(numbers)
-            self._swept = numbers[place]
+            if self._place < 0:
+                self._begin()
             quarter = self._quarters[self._swept]
-            before = len(quarter.ids)
-            quarter.ids = [
+            some = quarter.ids[self._place : self._place + left]
+            kept = [
                 task_id
-                for task_id in dict.fromkeys(quarter.ids)
+                for task_id in some
                 if (trail := look(task_id)) is not None and quarter_of(trail.born) == self._swept
             ]
-            self._noted -= before - len(quarter.ids)
-            left -= before
-            if not quarter.ids:
-                del self._quarters[self._swept], numbers[place]
+            quarter.ids[self._place : self._place + len(some)] = kept
+            self._noted -= len(some) - len(kept)
+            left -= len(some)
+            self._place += len(kept)
+            if self._place >= len(quarter.ids):
+                self._place = -1
+                if not quarter.ids:
+                    del self._quarters[self._swept]
+                    numbers = self._in_order()
+                    del numbers[bisect_left(numbers, self._swept)]
+
+    def _begin(self) -> None:
+        """Go on to the next quarter to sweep."""
+        numbers = self._in_order()
+        self._swept, self._place = numbers[bisect_right(numbers, self._swept) % len(numbers)], 0
+        quarter = self._quarters[self._swept]
+        before = len(quarter.ids)
+        quarter.ids = list(dict.fromkeys(quarter.ids))
+        self._noted -= before - len(quarter.ids)
 
     def _quarter(self, number: int) -> Quarter:
         quarter = self._quarters.get(number)

@@ -163,7 +163,8 @@ class Misfits:
     def _repeat(self, trail: Trail, event: Event, kind: int, told: Fact | None) -> int:
         """A fact (`told`, else that of the slot) that came again only fills in what was missing.
 
-        Of two error classes it is always the same one that is believed.
+        Of two error classes it is always the same one that is believed in the timeline; `task_failed_total` and the
+        like have counted the one that came first, and keep it.
         """
         fill(trail, event, self._texts)
         if IS_FAILURE[kind]:

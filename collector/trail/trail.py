@@ -226,14 +226,24 @@ def may_be(trail: Trail) -> int:
     if not marks & M_IRREGULAR:
         states = _OF_MARKS[marks & _SEEN]
         if marks & M_FINAL:
-            return states
-        if trail.facts:
+            if not is_sent_after(trail):
+                return states
+            states |= _GOING
+        elif trail.facts:
             states |= BITS["retrying"]
     else:
         states = 0 if trail.end_at else _GOING
         for fact in trail.facts or ():
             states |= _FINAL.get(fact.kind, 0)
     return states | _MISSED if trail.findings else states
+
+
+def is_sent_after(trail: Trail) -> bool:
+    """Whether a flat trail was sent later than it ended, by its senders' clocks: then it waits in a life of its own."""
+    ended = trail.end_time or trail.end_at
+    if trail.marks & M_SENT and (trail.sent_time or trail.sent_at) > ended:
+        return True
+    return bool(trail.facts) and any(fact.kind == SENT and (fact.time or fact.at) > ended for fact in trail.facts or ())
 
 
 def newest(trail: Trail) -> float:

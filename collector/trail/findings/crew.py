@@ -80,6 +80,11 @@ class Worker(msgspec.Struct, array_like=True):
         """Whether it is believed to be there."""
         return not self.offline_at and not (self.silences and self.silences[-1][0] >= self.signs[-1])
 
+    @property
+    def heard_at(self) -> float:
+        """When it said something last. The last of `signs` may be up to when it was waited for instead."""
+        return max((*self.beats[-1:], *(at for _, at in self.onlines[-1:])), default=0.0)
+
     def patience(self, seen: float) -> float:
         """Seconds without a sign of life after which it was gone that was last seen then: by its habits until then."""
         beats = [at for at in self.beats if at <= seen]
@@ -128,7 +133,7 @@ class Crew:
         self._holes = holes
         self._grace = grace
         self._heap: list[tuple[float, int, str]] = []
-        self._prompt: dict[str, float] = {}
+        self.prompt: dict[str, float] = {}
         """Source → when a heartbeat came last that was not late by its sender's clock."""
         self._decided = 0.0
 
@@ -148,7 +153,7 @@ class Crew:
         return worker
 
     def _sign(self, worker: Worker, event: Event, at: float) -> None:
-        was_up, was_active, newest = worker.is_up, worker.active, worker.signs[-1]
+        was_up, was_active, newest = worker.is_up, worker.active, worker.heard_at
         labels = event.labels or {}
         active = labels.get("active", "")
         worker.every = _interval(labels.get("every", "")) or worker.every
@@ -181,12 +186,12 @@ class Crew:
     def _compare(self, worker: Worker, at: float) -> None:
         seconds = skew(worker.offsets)
         if worker.offsets[-1] >= -BEHIND:
-            self._prompt[worker.source] = at
+            self.prompt[worker.source] = at
         # who is late together with all others of its source may have a clock as good as theirs: the way is slow
-        is_skewed = seconds > 0.0 or (seconds < 0.0 and self._prompt.get(worker.source, -inf) >= worker.beats[0])
+        is_skewed = seconds > 0.0 or (seconds < 0.0 and self.prompt.get(worker.source, -inf) >= worker.beats[0])
         if is_skewed and not worker.is_skewed:
             self.skewed.append((worker, at))
-        worker.is_skewed = is_skewed
+        worker.is_skewed = is_skewed or (worker.is_skewed and seconds != 0.0)
 
     # Who is gone
 
@@ -299,7 +304,7 @@ class Crew:
         if worker is None or not worker.idle_since:
             return None
         since = max(worker.idle_since, started_at)
-        sure = since + worker.patience(since)
+        sure = since + worker.patience(worker.beats[-1])  # of the beats before the start none may be known any more
         return sure + self._grace if worker.beats[-1] >= sure else None
 
     def forget(self, at: float) -> None:
@@ -315,8 +320,9 @@ class Crew:
 
     # Over a restart
 
-    def restore(self, workers: Sequence[Worker]) -> None:
-        """Go on with these workers."""
+    def restore(self, workers: Sequence[Worker], prompt: dict[str, float]) -> None:
+        """Go on with these workers, and what was in `prompt`."""
+        self.prompt.update(prompt)
         for worker in workers:
             self.all[worker.home, worker.name] = worker
             worker.due = 0.0

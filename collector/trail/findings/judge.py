@@ -33,16 +33,7 @@ from collector.trail.rows import Errors, Rows
 from collector.trail.settle import Settler
 from collector.trail.tally import Life, Placed, lives_of
 from collector.trail.terms import Terms
-from collector.trail.trail import (
-    M_END,
-    M_IRREGULAR,
-    M_SENT,
-    M_STARTED,
-    UNKNOWN_LINE,
-    Found,
-    Trail,
-    facts_of,
-)
+from collector.trail.trail import M_END, M_IRREGULAR, M_SENT, M_STARTED, UNKNOWN_LINE, Found, Trail, facts_of
 from collector.trail.transitions import FINDINGS, MEASURES, RECOVERED, STRIDE, WAIT, Array, Transitions
 from collector.trail.transitions import LOST as FACT_LOST
 
@@ -336,10 +327,12 @@ class Findings:
             return inf
         if kind.is_unknown or (kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None):
             found = Found(UNKNOWN_LINE, about.when, verdict.at, row, kind.name)
-            self.unseen += 1
+            self.unseen += not kind.is_unknown
             if kind.is_unknown:
                 self._bend(trail)
                 self._settler.land(land(trail, about.when), verdict.at, self.out)
+                if any(one.key == about.when and LOST in {one.name, one.detail} for one in trail.findings or ()):
+                    return inf  # all that is new of it is that it runs no more
         elif kind.fact == FACT_LOST:
             self.out.count(row, FACT_LOST, verdict.at)
             self._notes.note(row * STRIDE + FACT_LOST, verdict.at, trail.home, trail.task_id, 0)
@@ -381,13 +374,12 @@ class Findings:
     def saved(self) -> SavedFindings:
         """All but what is on the trails."""
         turns = [(self._rows.names(turn.row), turn) for turn in self.schedules.turns.values()]
-        return SavedFindings(
-            list(self.crew.all.values()), self.usual.saved(), turns, sorted(self.storms.now), self._telling
-        )
+        workers, prompt = list(self.crew.all.values()), self.crew.prompt
+        return SavedFindings(workers, self.usual.saved(), turns, sorted(self.storms.now), self._telling, prompt)
 
     def restore(self, saved: SavedFindings) -> None:
         """Go on with what was saved, after the trails were restored: look at each when it was to be looked at."""
-        self.crew.restore(saved.workers)
+        self.crew.restore(saved.workers, saved.prompt)
         self.usual.restore(saved.usual)
         self._telling.update(saved.telling)
         for names, turn in saved.turns:

@@ -17,10 +17,16 @@ OFFLINE = "offline"
 
 
 def lost(sight: Sight) -> Iterator[Verdict]:
-    """One for each start that was in flight when its worker left. An end that comes after that makes it good."""
+    """One for each start that was in flight when its worker left. An end that comes after that makes it good.
+
+    Not where its worker had long had nothing in hand before it left: then it was over.
+    """
     for start, end_at in executions(sight.life):
         departure = sight.departure(start, sight.terms.time_limit or 0.0) if start.fact.worker else None
-        if departure is not None and (end_at is None or end_at > departure.at - sight.grace):
+        if departure is None or (end_at is not None and end_at <= departure.at - sight.grace):
+            continue
+        idle_at = sight.idle(start)
+        if idle_at is None or idle_at >= departure.at:
             yield Verdict(start, departure.at, f"{departure.how} worker {start.fact.worker}")
 
 

@@ -17,3 +17,5 @@ class SavedFindings(msgspec.Struct, array_like=True):
     storms: list[tuple[int, int]] = []
     telling: dict[str, float] = {}
     """Source → since when it tells of starts."""
+    prompt: dict[str, float] = {}
+    """Source → when a heartbeat came last that was not late."""

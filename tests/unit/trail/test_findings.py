@@ -230,6 +230,18 @@ def test_what_comes_late_by_our_own_lag_is_no_wrong_clock():
     assert [what for what, _ in court.found()] == ["skew"]
 
 
+def test_a_wrong_clock_is_found_once_however_seldom_another_is_heard():
+    """Until its signs say that it is right; not each time that one with a right clock was heard within its last."""
+    court = Court()
+    for at in range(300):
+        for worker, off, every in (("w1", -60.0, 1), ("w2", 0.0, 60)):
+            if at % every == 0:
+                beat = court.event("heartbeat", at + off * (at < 200 or at > 220), "", worker=worker)
+                court.stitch(beat, ats=[at])
+    court.walk(310)
+    assert [what for what, _ in court.found()] == ["skew", "skew"]  # it was right for a while
+
+
 TOLD = ("started", "succeeded", "failed", "retried", "requeued", "sent", "revoked")
 CHAINS = st.lists(
     st.tuples(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from collector.model.contract import Contract
 from collector.trail.transitions import FACTS, STRIDE
 from tests.unit.trail.findings_bench import Court, restarted
@@ -47,3 +49,21 @@ def test_a_deadline_outlives_a_restart():
     again = restarted(court, due).walk(1_000)
     out = again.stitcher.promises.out
     assert [FACTS[code % STRIDE] for code in out.codes].count("overdue") == 2
+
+
+@pytest.mark.parametrize("told", [3, 20])
+def test_a_wrong_clock_is_found_once_over_a_restart(told):
+    """Whether the daemon is restarted before or after; and the others of its source need not be heard again first."""
+    court = Court()
+    court.stitch(court.event("heartbeat", 0, "", worker="w2"))
+    found = []
+    for at in range(40):
+        if at == told:
+            found += court.walk(at).found()
+            court = restarted(court)
+            at_restart = len(found)
+        court.stitch(court.event("heartbeat", at - 60, "", worker="w1"), ats=[at])
+        if at % 10 == 9 and at > 12:
+            court.stitch(court.event("heartbeat", at, "", worker="w2"))
+    found += court.walk(60).found()
+    assert (at_restart, found) == (int(told > 5), [("skew", 4.0)])

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 
 from collector.model.event import TASK_KINDS
 from collector.trail import calendar, listing
-from collector.trail.lifecycle import STATES
+from collector.trail.lifecycle import OPEN_STATES, STATES
 from collector.trail.listing import Wanted
+from collector.trail.trail import Trail
 from tests.unit.trail.conftest import Bench, T
 
 FILTERS = st.fixed_dictionaries({
-    "states": st.sampled_from([frozenset(), *(frozenset([state]) for state in STATES), frozenset(["sent", "lost"])]),
+    "states": st.sampled_from([frozenset(OPEN_STATES), frozenset(), *(frozenset([state]) for state in STATES)]),
     "task": st.sampled_from(["", "pay*", "mail"]),
     "queue": st.sampled_from(["", "q"]),
-    "error": st.sampled_from(["", "Time", "*Error"]),
+    "error": st.sampled_from(["", "", "Time", "*Error"]),
     "since": st.sampled_from([float("-inf"), T + 3, T + 200]),
 })  # fmt: skip
 FACTS = st.lists(
@@ -31,9 +32,21 @@ FACTS = st.lists(
         "attempt": st.sampled_from([1, 2, None]),
         "error": st.sampled_from(["TimeoutError", "KeyError", None]),
         "eta": st.sampled_from([None, T + 100]),
+        "ahead": st.sampled_from([0.0, 0.0, 0.65, -0.65]),
     }),
     max_size=20,
 )  # fmt: skip
+ORDERLY = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from([0.65, 0.0]), st.sampled_from(["succeeded", "failed"])),
+    max_size=4,
+).map(
+    lambda tasks: [
+        {"kind": kind, "at": n / 4 + step / 10, "task_id": task_id, "ahead": ahead if kind == "sent" else 0.0}
+        for n, (task_id, ahead, end) in enumerate(tasks)
+        for step, kind in enumerate(("sent", "started", end))
+    ]
+)  # fmt: skip
+"""Tasks that run as they should, sent by clocks that go wrong."""
 
 
 def page(bench, **wanted):
@@ -68,8 +81,8 @@ def fits(line, view, wanted):
 
 @settings(max_examples=300, deadline=None)
 @given(
-    FACTS,
-    FACTS,
+    FACTS | ORDERLY,
+    FACTS | ORDERLY,
     FILTERS,
     st.integers(1, 4),
     st.sampled_from([5, 70]),
@@ -81,7 +94,9 @@ def test_pages_have_all_that_fits_newest_first(before, after, wanted, limit, bet
     for facts, offset in ((before, 0), (after, between)):
         bench.expire(offset)
         for fact in facts:
-            bench.stitch(bench.event(**{**fact, "at": fact["at"] + offset}))
+            told = {name: value for name, value in fact.items() if name != "ahead"}  # how far its sender's clock is
+            at = fact["at"] + offset
+            bench.stitch(bench.event(**{**told, "at": at + fact["ahead"]}), ats=[at])
     everything, _ = page(bench, limit=1_000)
     views = {view.task_id: view for view in bench.stitcher.reader.trails()}
     assert [mark for mark, _, _ in everything.marks] == sorted((one.first_at for one in everything.tasks), reverse=True)
@@ -89,6 +104,24 @@ def test_pages_have_all_that_fits_newest_first(before, after, wanted, limit, bet
     expected = [one.task_id for one in everything.tasks if fits(one, views[one.task_id], wanted)]
     with patch.object(listing, "_MOST_COST", cost):
         assert walked(bench, limit, wanted) == expected
+
+
+@pytest.mark.parametrize(
+    "kinds", [("sent", "started", "succeeded"), ("sent", "failed"), ("sent", "received", "failed")]
+)
+@pytest.mark.parametrize("eta", [None, T + 100])
+def test_what_was_sent_later_than_it_ended_is_found_under_the_state_it_is_shown_with(kinds, eta):
+    """By a sender whose clock is ahead of its worker's; while it is open, and after it is over."""
+    bench = Bench()
+    for step, kind in enumerate(kinds):
+        ahead = 2.0 if kind == "sent" else 0.0
+        bench.stitch(bench.event(kind, step / 10 + ahead, eta=eta if kind == "sent" else None), ats=[step / 10])
+    state = bench.state()
+    assert state in {"sent", "deferred"}
+    for at in (10, 150):
+        bench.expire(at)
+        assert [one.task_id for one in page(bench, states=frozenset([state]))[0].tasks] == ["a"]
+    assert len(bench.stitcher) == 0
 
 
 def test_pages_hold_while_trails_come_end_and_leave():
@@ -150,3 +183,23 @@ def test_what_has_left_is_not_noted_for_ever():
         assert held < 1_000
         assert sum(len(home.calendar.of(quarter).ids) for quarter in home.calendar.before(2**60)) <= 2 * held + 50
     assert len(page(bench, limit=1_000)[0].tasks) == held
+
+
+def test_a_quarter_in_which_much_began_is_swept_in_steps():
+    """No step looks at more than it may; what has left, or is noted twice, goes, and what is there stays."""
+    trails = [Trail(0, 0, 1, task_id=f"{number}", born=T) for number in range(1_000)]
+    there = {trail.task_id: trail for trail in trails[::100]}
+    noted, looked = calendar.Calendar(), []
+    for some in (trails, trails[:300]):
+        noted.welcome(some, [T])
+    (number,) = noted.before(2**60)
+    with patch.object(calendar, "_SLACK", 0), patch.object(calendar, "_SWEPT", 40):
+        for _ in range(30):
+            before = len(looked)
+            noted.sweep(len(there), lambda task_id: looked.append(task_id) or there.get(task_id))
+            assert len(looked) - before <= 40
+    assert len(noted.of(number).ids) <= 2 * len(there)
+    assert there.keys() <= set(noted.of(number).ids)
+    with patch.object(calendar, "_SLACK", 0):
+        noted.sweep(0, dict[str, Trail]().get)
+    assert (noted.before(2**60), noted.of(number).ids) == ([], [])

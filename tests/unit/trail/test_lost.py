@@ -91,11 +91,74 @@ def test_what_an_idle_worker_started_is_over_and_nobody_knows_how():
     court.feed(*told, *busy, *beats).walk(200)
     assert ({court.state(name) for name in names}, court.state("busy")) == ({"unknown"}, "started")
     assert (court.found(), court.counts()) == ([], {"sent": 21, "started": 21})
+    assert not court.stitcher.evictions["deadlines"]  # nothing left early
     landed = court.stitcher.findings.out.codes
     assert [FACTS[code % STRIDE] for code in landed] == ["flight_down"] * 20
     court.feed(court.event("succeeded", 201, "t3", worker="w1")).walk(207)
     assert (court.state("t3"), court.counts()["succeeded"]) == ("succeeded", 1)
     assert court.gauge("flight") - len(landed) == 1  # the busy one
+
+
+def test_an_idle_worker_is_believed_by_its_latest_heartbeats():
+    """However many it sent since the start: what it had not ended is unknown at the first look, after a minute."""
+    court = Court()
+    beats = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(0, 100, 2)]
+    court.feed(*started(court, 15), *beats)
+    assert (court.state(), court.found()) == ("unknown", [])
+
+
+@pytest.mark.parametrize("kind", ["silence", "online"])
+def test_what_an_idle_worker_started_is_not_lost_when_it_leaves(kind):
+    """It was over, nobody knows how, before its worker was gone: one finding, also where both are due at one look."""
+    court = Court()
+    beats = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(0, 56, 2)]
+    court.feed(*started(court, 20), *beats)
+    assert court.state() == "started"  # nobody looked yet
+    court.feed(*([] if kind == "silence" else [sign(court, kind, 56)])).walk(200)
+    assert (court.found(), court.state(), court.lines()) == ([], "unknown", ["sent", "started", "unknown"])
+
+
+def test_what_is_lost_stays_lost_while_its_worker_is_idle_afterwards():
+    """One that began anew and says that it has nothing in hand: one finding; it is no longer in flight."""
+    court = Court()
+    beats = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(22, 200, 2)]
+    court.feed(*started(court, 15), sign(court, "online", 20), *beats).walk(200)
+    assert (court.found(), court.state(), court.lines()) == ([("lost", 25.0)], "lost", ["sent", "started", "lost"])
+    landed = [FACTS[code % STRIDE] for code in court.stitcher.findings.out.codes]
+    assert (landed, court.gauge("flight")) == (["lost", "flight_down"], 1)
+    court.feed(court.event("succeeded", 201, worker="w2")).walk(210)
+    assert (court.state(), court.gauge("flight"), court.found()[1:]) == ("succeeded", 1, [("recovered lost", 201.0)])
+
+
+@pytest.mark.parametrize(("active", "state"), [("1", "started"), ("0", "unknown")])
+def test_what_a_worker_said_in_a_lag_is_heard_when_it_comes(active, state):
+    """One that was busy all the time is not taken for idle because it was waited for while its source was behind."""
+    court = Court()
+    is_up = True
+    court.stitcher.findings.holes.is_known = lambda _source: is_up
+    idle = [sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(0, 40, 2)]
+    court.feed(*idle, *started(court, 40)).walk(41)
+    is_up = False
+    court.walk(94)
+    is_up = True
+    court.walk(95)
+    late = [sign(court, "heartbeat", at, labels={"active": active}) for at in range(42, 94, 2)]
+    court.stitch(*late, sign(court, "heartbeat", 96, labels={"active": "0"})).walk(104)  # it is looked at on the way
+    assert (court.state(), court.found()) == (state, [])
+
+
+@pytest.mark.parametrize("kind", ["heartbeat", "offline"])
+def test_what_a_worker_said_last_in_a_lag_holds(kind):
+    """How much it has in hand, and that it leaves, also where it was waited for beyond that."""
+    court = Court()
+    is_up = False
+    court.stitcher.findings.holes.is_known = lambda _source: is_up
+    court.feed(*[sign(court, "heartbeat", at, labels={"active": "0"}) for at in range(0, 40, 2)]).walk(60)
+    is_up = True
+    court.walk(61)
+    court.stitch(sign(court, kind, 42, labels={"active": "1"}))
+    (worker,) = court.stitcher.findings.crew.all.values()
+    assert (worker.active, worker.is_up) == (1, kind == "heartbeat")
 
 
 def test_what_ends_is_not_lost():
