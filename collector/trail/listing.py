@@ -31,7 +31,7 @@ _CHUNK = 1_000
 _QUARTER, _THAWED, _VIEW = 10, 4, 150
 """What it costs to go to a quarter, to look also among finished trails, and to make a timeline, in the same."""
 _ALL = -1
-_MOST_COST = 75_000
+_MOST_COST = 40_000
 """After so much, besides what it shows, a page ends."""
 MOST_LISTED = 1_000
 """Trails per page."""
