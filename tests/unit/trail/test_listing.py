@@ -155,9 +155,9 @@ def test_pages_hold_while_trails_come_end_and_leave():
     ],
 )
 def test_a_page_looks_at_no_more_than_it_shows(wanted, views):
-    """Of 8,000 open trails and as many that are over; and what is not there is told without a look at histories."""
+    """Of 5,000 open trails and as many that are over; and what is not there is told without a look at histories."""
     bench = Bench()
-    for start in range(0, 8_000, 100):
+    for start in range(0, 5_000, 100):
         numbers = [(number / 250, number) for number in range(start, start + 100)]
         bench.stitch(*(bench.event("sent", at, f"open{number}") for at, number in numbers))
         bench.stitch(*(bench.event("succeeded", at, f"done{number}") for at, number in numbers))
@@ -166,7 +166,7 @@ def test_a_page_looks_at_no_more_than_it_shows(wanted, views):
         found, steps = page(bench, **wanted)
     assert (viewed.call_count, found.after is not None) == (views, views > 0)
     is_thawed = {"task", "error", "since"} & wanted.keys()
-    assert steps <= (4 if views else 16_000 * (listing._THAWED if is_thawed else 1) / listing.STEP)
+    assert steps <= (4 if views else 10_000 * (listing._THAWED if is_thawed else 1) / listing.STEP)
 
 
 def test_what_has_left_is_not_noted_for_ever():
