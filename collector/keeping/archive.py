@@ -110,7 +110,7 @@ class Archive:
         rows: list[KeptRow] = []
         try:
             for worth in self._sieve.take(BATCH):
-                rows.append(_row(worth))
+                rows.append(row_of(worth))
                 if len(rows) % STEP == 0:
                     await asyncio.sleep(0)
         finally:
@@ -152,7 +152,7 @@ class Archive:
         """Hand over what waits, so much of it at most, and let the file go."""
         if self._shelf is not None:
             self._sieve.explore(AT_THE_END)
-            self._put([_row(worth) for worth in self._sieve.take(AT_THE_END)])
+            self._put([row_of(worth) for worth in self._sieve.take(AT_THE_END)])
             self._shelf.close()
 
     # Finding
@@ -199,7 +199,8 @@ class Archive:
         return page_with(held, known, wanted, known_to)
 
 
-def _row(worth: Worth) -> KeptRow:
+def row_of(worth: Worth) -> KeptRow:
+    """As it stands in the state file."""
     line = worth.remains.listed
     return KeptRow(
         home=worth.home,

@@ -46,7 +46,10 @@ class KafkaKeeping:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await admin.start()
                 await consumer.start()
-                wanted = [TopicPartition(topic, int(number)) for topic, _, number in map(_parted, places)]
+                wanted = [
+                    TopicPartition(topic, int(number))
+                    for topic, _, number in (place.rpartition("/") for place in places)
+                ]
                 there = await _partitions(admin)
                 found, gone = await _settings(admin, sorted({at.topic for at in wanted}), there)
                 begins = await _begins(consumer, [at for at in wanted if at.partition in there.get(at.topic, ())])
@@ -58,10 +61,6 @@ class KafkaKeeping:
         found.begins = begins
         found.gone = frozenset(_place(at) for at in wanted if at.topic in gone or _is_lost(at, there.get(at.topic, ())))
         return found
-
-
-def _parted(place: str) -> tuple[str, str, str]:
-    return place.rpartition("/")
 
 
 def _place(at: TopicPartition) -> str:

@@ -16,12 +16,14 @@ import aiohttp
 import msgspec
 
 from collector.config.settings import Settings
+from collector.keeping.archive import row_of
 from collector.model.clock import SystemClock
 from collector.state import kept
 from collector.state.kept import Asked, KeptRow, Shelf
 from collector.state.store import FILE, open_store
 from collector.trail.listing import Listed
 from collector.trail.remains import Remains
+from collector.trail.sieve import RANKS, Worth
 from collector.trail.timeline import Moment, Timeline
 from tests.unit.parts import event, running
 
@@ -29,7 +31,7 @@ COUNT, IN_MEMORY = 100_000, 50_000
 BATCH = 500
 T0 = time.time() - 3600.0
 STATES = ("failed", "lost", "succeeded", "dead_lettered")
-_pack = msgspec.msgpack.Encoder().encode
+REASONS = tuple(RANKS)
 
 
 def row(number: int) -> KeptRow:
@@ -48,20 +50,7 @@ def row(number: int) -> KeptRow:
     told = {"attempt": 1, "worker": "w1", "queue": names["queue"], "error": ""}
     moments = [Moment(kind=kind, time=at, at=at, **told) for kind in ("sent", "received", "started", "failed")]
     timeline = Timeline(**names, attempts=[], events=moments, parent_id="", children=[])
-    return KeptRow(
-        home="s",
-        id=line.task_id,
-        first_at=line.first_at,
-        last_at=line.last_at,
-        task=line.task,
-        queue=line.queue,
-        state=line.state,
-        error=line.error,
-        trace=line.trace_id,
-        reason="outcome",
-        rank=number % 3,
-        value=_pack(Remains(line, timeline)),
-    )
+    return row_of(Worth("s", line.trace_id, REASONS[number % len(REASONS)], Remains(line, timeline)))
 
 
 async def write(folder: Path) -> None:
