@@ -2,8 +2,11 @@
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY collector collector
 COPY rules rules
 RUN python -m venv /opt/tasktrail \

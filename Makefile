@@ -10,6 +10,8 @@ SECONDS ?= 60
 ARGS ?=
 WORKERS ?= 2
 BIN := $(VENV)/bin
+# What an installation depends on: the compiled core is made with it.
+BUILT := pyproject.toml hatch_build.py $(wildcard collector/*/*.pxd) $(patsubst %.pxd,%.py,$(filter-out %/layout.pxd,$(wildcard collector/*/*.pxd)))
 
 .PHONY: help demo test check bench bench-full bench-peers bench-hooks hooks-full findings-full soak fuzz brokers clean
 
@@ -88,11 +90,11 @@ clean:
 # The two set-ups: what the program needs, and what its developers need besides. Each is made again when
 # pyproject.toml has changed. pip says itself what it could not get; the line after it says what to do.
 
-$(VENV)/.run: pyproject.toml | $(BIN)/python
+$(VENV)/.run: $(BUILT) | $(BIN)/python
 	@$(call install,.)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
+$(VENV)/.dev: $(BUILT) | $(BIN)/python
 	@$(call install,.[dev])
 	@touch $@ $(VENV)/.run
 

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from collector.formats.celery_events import FINISH, Memory, Told, Wire, completed, finished
+from collector.formats.celery_events import FINISH, completed, finished, take
+from collector.formats.celery_memory import Memory
 from collector.formats.celery_messages import (
     Headers,
     Queued,
@@ -28,6 +29,7 @@ from collector.formats.celery_messages import (
     waiting,
 )
 from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
+from collector.formats.celery_wire import Told, Wire
 from collector.formats.decoded import (
     NOT_JSON,
     SMALL_BODY,
@@ -157,30 +159,8 @@ class _Celery:
         return True
 
     def _finish(self, listed: list[list[Told] | Told], start: int) -> None:
-        """The loop over regular events: what has nothing to be finished costs two look-ups."""
-        out, memory, entry_of = self._out, self._memory, FINISH.get
-        keep, note = out.events.append, out.sources.append  # type: ignore[union-attr]  # it is ours
-        for index, item in enumerate(listed, start):
-            for event in item if isinstance(item, list) else (item,):
-                entry = entry_of(event.kind)
-                if entry is None:
-                    out.ignored += 1
-                    continue
-                event.kind, finish = entry
-                if finish is None and event.task_id:
-                    keep(event)
-                    note(index)
-                    continue
-                try:
-                    found = finished(event, finish, memory)
-                except MalformedError as error:
-                    out.rejects.append(Reject(index, error.reason, error.detail))
-                    continue
-                if found is None:
-                    out.ignored += 1
-                else:
-                    keep(found)
-                    note(index)
+        out = self._out
+        take(listed, start, out, out.sources, self._memory)  # type: ignore[arg-type]  # it is ours
         if out.channels is not None:
             out.channels += [EVENTS] * (len(out.events) - len(out.channels))
 

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from collector.formats.celery_errors import of_result
-from collector.formats.celery_events import Memory, Message, attempt_of, moment, other, task_id_of, text
+from collector.formats.celery_events import attempt_of, moment, other
+from collector.formats.celery_memory import Memory, Message
+from collector.formats.celery_wire import task_id_of, text
 from collector.formats.decoded import MalformedError
 from collector.model.event import Event, Kind, trace_context
 from collector.model.redrive import HEADER

@@ -1,6 +1,6 @@
-"""The hot loop: a batch of events becomes transitions, whatever order the events come in.
+"""A batch of events becomes transitions, whatever order the events come in.
 
-`stitch` is one flat function over the regular path: a trail whose events fit its slots (each kind at most once per
+The hot loop is `flat.stitch`, over the regular path: a trail whose events fit its slots (each kind at most once per
 attempt, one channel, one worker, nothing later than the end). Its conditions are exactly those under which `tally`
 would give the same; everything else goes through `tally` (settle.py), and stays there for this trail.
 """
@@ -10,58 +10,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from collector.model.event import KIND_CODE, Event
-from collector.trail.bend import fill
+from collector.model.event import Event
+from collector.trail import flat
 from collector.trail.evidence import Notes
 from collector.trail.findings.judge import Findings
 from collector.trail.keep import Bounds, Keep
-from collector.trail.lifecycle import KIND_COUNT, RECEIVED, RETRIED, SENT, STARTED, SUCCEEDED
 from collector.trail.listing import Listing
 from collector.trail.memory import Generations
-from collector.trail.misfits import DUPLICATE_FACT, Misfits
+from collector.trail.misfits import Misfits
 from collector.trail.promises import Promises
 from collector.trail.reader import Reader
-from collector.trail.rows import NAMELESS, Errors, Rows, Texts
+from collector.trail.rows import Errors, Rows, Texts
 from collector.trail.saving import Parts
 from collector.trail.settle import Settler
 from collector.trail.sieve import Sieve
-from collector.trail.slots import EXPLICIT, MISFIT, NAMED, ORDERED, SEEN, TOLD
-from collector.trail.trail import (
-    M_DOWN,
-    M_DUPLICATE,
-    M_END,
-    M_RAN,
-    M_RECEIVED,
-    M_STARTED,
-    M_TOTALLED,
-    M_UP,
-    M_WAITED,
-    Trail,
-    origin,
-)
-from collector.trail.transitions import (
-    DUPLICATE_SUCCESS,
-    FLIGHT_DOWN,
-    RUN,
-    STARTED_UP,
-    STRIDE,
-    SUCCEEDED_DOWN,
-    TOTAL,
-    WAIT,
-    Array,
-    Transitions,
-)
+from collector.trail.transitions import Array, Transitions
 from collector.trail.wheel import earliest
-
-_OTHERS = M_RECEIVED | M_STARTED | M_END
-_FLYING = M_UP | M_DOWN
 
 _task_id = attrgetter("task_id")
 
 _DECISION = 16
 """What a decision costs, counted in trails that are only looked at."""
-NEW = 0
-"""The marks of a new trail; a test sets M_IRREGULAR to send everything through `tally`."""
 
 
 class Stitcher:
@@ -92,7 +61,7 @@ class Stitcher:
         )  # fmt: skip
         """What a saver or a loader of it works on."""
 
-    def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one flat loop: a call per step costs more than the step
+    def stitch(  # noqa: PLR0913, PLR0917 - a batch is columns
         self,
         source: str,
         application: str,
@@ -110,200 +79,7 @@ class Stitcher:
         if self._keep.is_saved:
             home.touched.update(dict.fromkeys(map(_task_id, events), True))
         channel = self._channel(source, channel_name)
-        opened, finished, dead, home_index = home.open, home.finished, self._settler.dead, home.index
-        find_trail = opened.get
-        rows_of, queues, row_cap = self._rows.tables(source), self._rows.queues, self._rows.cap
-        known, intern = self._texts.known.get, self._texts.intern
-        kinds, misfit, ordered = KIND_CODE, MISFIT, ORDERED
-        seen, named, explicit, told = SEEN, NAMED, EXPLICIT, TOLD
-        count, count_at = out.codes.append, out.ats.append
-        measure, measure_seconds = out.measures.append, out.seconds.append
-        measure_at, witness = out.measured_ats.append, out.witnesses.append
-        fresh: list[Trail] = []
-        duplicates = ignored = 0
-        at = 0.0
-        for event, at in zip(events if out.notes is None else out.noting(events), ats, strict=True):
-            kind = kinds[event.kind]
-            if kind >= KIND_COUNT:
-                ignored += 1
-                continue
-            task_id = event.task_id
-            try:
-                row = rows_of[event.task][event.queue]
-            except KeyError:
-                row = self._rows.lookup(event.task, event.queue, source)
-            time = event.time
-            if time is None:
-                time = 0.0
-            attempt = event.attempt
-            worker = event.worker
-            trail = find_trail(task_id)
-            if trail is None:
-                if finished.size and (trail := self._keep.thaw(home, task_id, at)) is not None:
-                    pass
-                elif (
-                    kind == SENT  # in good order: nothing to look at, everything to keep
-                    and 0 <= row < row_cap
-                    and not worker
-                    and event.idempotency_key is None
-                    and event.root_id is None
-                    and task_id not in dead
-                    and not NEW
-                ):
-                    queues[event.task] = event.queue
-                    caller = event.caller
-                    trail = opened[task_id] = Trail(
-                        seen[SENT] if attempt is None else explicit[SENT],
-                        row,
-                        attempt or 1,
-                        "",
-                        event.trace_id,
-                        task_id=task_id,
-                        home=home_index,
-                        source=channel,
-                        born=at,
-                        sent_time=time,
-                        sent_at=at,
-                        eta=event.eta or 0.0,
-                        caller="" if caller is None else known(caller) or intern(caller),
-                        parent_id=event.parent_id or "",
-                    )
-                    fresh.append(trail)
-                    count(row * STRIDE + SENT)
-                    count_at(at)
-                    continue
-                else:
-                    trail = self._misfits.enter(home, channel, source, event, row, at)
-                    trail.marks |= NEW
-                    fresh.append(trail)
-            elif trail.trace_id is None and event.trace_id is not None:
-                fill(trail, event, self._texts)
-                fresh.append(trail)  # it is indexed under the trace it now knows
-            if row < 0 and channel == trail.source and (row == NAMELESS or self._misfits.fits(trail, event)):
-                row = trail.row
-            marks = trail.marks
-            known_worker = trail.worker
-            if (
-                kind > RETRIED
-                or row != trail.row  # also: another source
-                or channel != trail.source
-                or marks & misfit[kind]
-                or (trail.attempt != 1 if attempt is None else attempt != trail.attempt)
-                or (worker and worker != known_worker and known_worker)
-                or (
-                    marks & ordered[kind]
-                    and (
-                        (time or at) < (trail.started_time or trail.started_at)
-                        if kind > STARTED
-                        else (time or at) > (trail.end_time or trail.end_at)
-                    )
-                )
-            ):
-                verdict = self._misfits.take(trail, event, kind, row, channel, time, at, out)
-                if verdict:
-                    duplicates += verdict == DUPLICATE_FACT
-                    continue
-                marks = trail.marks
-                known_worker = trail.worker
-
-            if worker:
-                marks |= named[kind] if attempt is None else told[kind]
-                if not known_worker:
-                    trail.worker = known(worker) or intern(worker)
-            else:
-                marks |= seen[kind] if attempt is None else explicit[kind]
-
-            if kind == STARTED:
-                trail.started_time = time
-                trail.started_at = at
-                count_at(at)
-                ready = trail.sent_time
-                if trail.eta > ready:
-                    ready = trail.eta
-                if ready and time >= ready:
-                    marks |= M_WAITED
-                    sent_at = trail.sent_at
-                    measure(row * 3 + WAIT)
-                    measure_seconds(time - ready)
-                    measure_at(at if at > sent_at else sent_at)
-                    witness(task_id)
-                if not marks & M_END:
-                    marks |= M_UP
-                    count(row * STRIDE + STARTED_UP)
-                else:
-                    marks |= M_UP | M_DOWN
-                    if trail.end_at > at:
-                        count(row * STRIDE + STARTED_UP)
-                        count(row * STRIDE + FLIGHT_DOWN)
-                        count_at(trail.end_at)
-                    else:
-                        count(row * STRIDE + STARTED)
-                    if not marks & M_RAN and time and trail.end_time:
-                        marks |= M_RAN
-                        measure(row * 3 + RUN)
-                        measure_seconds(trail.end_time - time)
-                        measure_at(at if at > trail.end_at else trail.end_at)
-                        witness(task_id)
-            elif kind > STARTED:
-                trail.end_time = time
-                trail.end_at = at
-                if kind == SUCCEEDED:
-                    if (trail.key or event.idempotency_key) and not self._misfits.is_first_success(trail, event, at):
-                        marks |= M_DUPLICATE
-                        self._settler.emit(trail, DUPLICATE_SUCCESS, row, at, 0, out)
-                    elif marks & _FLYING == M_UP and at >= trail.started_at:
-                        marks |= M_DOWN
-                        count(row * STRIDE + SUCCEEDED_DOWN)
-                        count_at(at)
-                    else:
-                        count(row * STRIDE + SUCCEEDED)
-                        count_at(at)
-                else:
-                    self._misfits.fail(trail, event, kind, row, at, out)
-                run = event.run_seconds
-                if run is not None:
-                    marks |= M_RAN
-                    trail.run = run
-                    measure(row * 3 + RUN)
-                    measure_seconds(run)
-                    measure_at(at)
-                    witness(task_id)
-                elif marks & M_STARTED and time and trail.started_time:
-                    marks |= M_RAN
-                    measure(row * 3 + RUN)
-                    measure_seconds(time - trail.started_time)
-                    measure_at(at if at > trail.started_at else trail.started_at)
-                    witness(task_id)
-                if marks & _FLYING == M_UP:
-                    marks |= M_DOWN
-                    count(row * STRIDE + FLIGHT_DOWN)
-                    count_at(at if at > trail.started_at else trail.started_at)
-                if kind != RETRIED:
-                    sent_time, sent_at = trail.sent_time, trail.sent_at
-                    if trail.facts:
-                        sent_time, sent_at = origin(trail)
-                    if sent_time and time >= sent_time:
-                        marks |= M_TOTALLED
-                        measure(row * 3 + TOTAL)
-                        measure_seconds(time - sent_time)
-                        measure_at(at if at > sent_at else sent_at)
-                        witness(task_id)
-            elif kind == RECEIVED:
-                trail.received_time = time
-                trail.received_at = at
-                count(row * STRIDE + RECEIVED)
-                count_at(at)
-            else:
-                trail.sent_time = time
-                trail.sent_at = at
-                count(row * STRIDE + SENT)
-                count_at(at)
-                if event.eta is not None or trail.eta:
-                    trail.eta = event.eta or 0.0
-                if marks & _OTHERS:
-                    marks = self._misfits.sent_late(trail, event, marks, out)
-                    fresh.append(trail)
-            trail.marks = marks
+        fresh, duplicates, ignored = flat.stitch(self.parts, home, channel, source, events, ats, out)
         if fresh:
             self._keep.welcome(home, fresh, ats)
             if self.promises.is_asked:
@@ -311,12 +87,12 @@ class Stitcher:
             if self.findings.is_asked:
                 self.findings.welcome(fresh)
         if ignored:
-            self.findings.crew.take(home_index, source, events, ats)
+            self.findings.crew.take(home.index, source, events, ats)
         if self._misfits.crowds:
             duplicates += self._misfits.settle_crowds(out)
         if self._misfits.failed:
             self._misfits.open_dead_letters(out)
-        self._keep.bound(at, out)
+        self._keep.bound(ats[-1] if ats else 0.0, out)
         return len(events) - duplicates - ignored, duplicates, ignored
 
     def watch(self, source: str, application: str, out: Transitions, codes: Array, seconds: Array) -> None:

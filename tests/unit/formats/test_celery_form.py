@@ -12,7 +12,7 @@ import pytest
 
 from collector.formats import FORMATS, REASONS
 from collector.formats.celery_errors import error_of
-from collector.formats.celery_events import Recent
+from collector.formats.celery_memory import Recent
 from collector.formats.decoded import FACTS, LONGEST_BODY
 from collector.model.record import Batch
 

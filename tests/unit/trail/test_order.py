@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collector.model.event import TASK_KINDS
-from collector.trail import stitcher as stitcher_module
+from collector.trail import flat
 from collector.trail.trail import M_IRREGULAR
 from tests.unit.trail.conftest import Bench
 
@@ -106,7 +106,7 @@ def test_the_fast_path_is_the_tally(case):
     facts, order = case
     fast = result(facts, order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stitcher_module, "NEW", M_IRREGULAR)
+        patch.setattr(flat, "NEW", M_IRREGULAR)
         assert result(facts, order) == fast
 
 
@@ -124,7 +124,7 @@ def test_the_fast_path_measures_like_the_tally(case):
 
     fast = measured()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stitcher_module, "NEW", M_IRREGULAR)
+        patch.setattr(flat, "NEW", M_IRREGULAR)
         assert measured() == fast
 
 
