@@ -2,6 +2,7 @@
 ARG PYTHON=3.12
 
 FROM python:${PYTHON}-slim AS build
+# For the compiled core.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*

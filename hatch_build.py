@@ -8,7 +8,6 @@ compiled; an editable installation has it beside its source, where Python prefer
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         for module in CORE:
             built = Path(command.get_ext_fullpath(module))
             if not built.exists():
-                print(f"tasktrail: {module} is not compiled (is there a C compiler?): it runs as Python", file=sys.stderr)
+                self.app.display_warning(f"{module} is not compiled (is there a C compiler?): it runs as Python")
                 continue
             place = str(Path(source(module)).parent / built.name)
             if version == "editable":

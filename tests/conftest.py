@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -59,9 +61,20 @@ class _Workers:
 _workers = _Workers()
 
 
+CORE = ("collector.formats.celery_events", "collector.trail.flat")
+"""What may be compiled; another test compares it with what is."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Listen to the processes of a parallel run."""
+    """Listen to the processes of a parallel run; refuse to test a core that is older than its source."""
     config.pluginmanager.register(_workers)
+    for name in CORE:
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        source = Path(spec.origin).parent / (name.rpartition(".")[2] + ".py")
+        if Path(spec.origin).stat().st_mtime < source.stat().st_mtime:
+            pytest.exit(f"{spec.origin} is older than {source}: `make check` compiles it anew", returncode=4)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

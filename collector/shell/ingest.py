@@ -69,8 +69,11 @@ def chunks(batch: Batch, size: Callable[[], int] = lambda: CHUNK) -> Iterator[Ba
 def _end(bodies: Sequence[bytes], start: int, size: int) -> int:
     """Where a piece ends, of at most `size` records and `CHUNK_BYTES`."""
     end = min(start + size, len(bodies))
+    lengths = list(map(len, bodies[start:end]))
+    if sum(lengths) <= CHUNK_BYTES:
+        return end
     held = 0
-    for index, length in enumerate(map(len, bodies[start:end]), start):
+    for index, length in enumerate(lengths, start):
         held += length
         if held > CHUNK_BYTES and index > start:
             return index

@@ -25,6 +25,7 @@ from collector.model.record import Batch
 from collector.trail import stitcher
 from collector.trail.trail import Trail
 from tests.bench import peers
+from tests.conftest import CORE
 from tests.unit.trail.test_order import fact_sets, result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,12 +64,15 @@ def declared(layout: str) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize(("layout", "of", "base"), [("model", Event, 0), ("trail", Trail, 0), ("formats", Told, 20)])
 def test_fields_lie_where_the_core_reads_them(layout: str, of: type, base: int) -> None:
+    """CPython's own word for where each field is."""
     as_c, as_cython = declared(layout)
     assert as_c == as_cython == slots(of)[base:]
     assert base in {0, len(slots(Event))}
 
 
 def test_what_has_types_is_what_is_compiled() -> None:
+    """No list is behind the others."""
+    assert sorted(MODULES) == sorted(CORE)
     hook = (ROOT / "hatch_build.py").read_text()
     (listed,) = re.findall(r"^CORE = \((.*)\)$", hook, re.MULTILINE)
     assert re.findall(r'"([\w.]+)"', listed) == sorted(MODULES)
@@ -99,6 +103,7 @@ def plain(name: str, patch: pytest.MonkeyPatch) -> ModuleType:
 @settings(max_examples=200, deadline=None)
 @given(fact_sets(is_tidy=False))
 def test_it_stitches_as_python_does(case: Any) -> None:
+    """The same counts, states and flight, whatever comes."""
     facts, order = case
     assert stitcher.flat is compiled("collector.trail.flat")
     fast = result(facts, order)
@@ -108,6 +113,7 @@ def test_it_stitches_as_python_does(case: Any) -> None:
 
 
 def test_it_reads_celery_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same events, rejects and what is left out."""
     compiled("collector.formats.celery_events")
     messages = peers.stream(5000, 7)[0]
     base = {"hostname": "w@h", "utcoffset": 0, "pid": 1, "clock": 1, "timestamp": 1.8e9}
