@@ -222,14 +222,12 @@ def dated(found: Found, kept: Kept | None) -> Found:
     return msgspec.structs.replace(found, expires_at=at, expires_by=kept.by)
 
 
-def filled(one: DeadLetter, found: Found) -> DeadLetter:
-    """The record with what a place tells that was not known yet. The same object where that is nothing.
+def joined(before: Found, found: Found) -> Found:
+    """What one tells, with what another adds to it. The same object where that is nothing.
 
     The first place that tells is the one it lies in, with all that belongs to it: another one adds nothing to that.
     """
-    if found == _NOTHING:
-        return one
-    before, nothing = one.found, ("", None, Origin())
+    nothing = ("", None, Origin())
     is_same = before.place == found.place and before.receipt in ("", found.receipt)
     is_first = bool(found.place) and not before.place
     missing = {
@@ -240,9 +238,14 @@ def filled(one: DeadLetter, found: Found) -> DeadLetter:
     said = {name: value for name, value in missing.items() if is_same or name not in _OF_PLACE}
     if is_first:
         said |= {name: getattr(found, name) for name in _OF_PLACE}
-    if not said:
+    return msgspec.structs.replace(before, **said) if said else before
+
+
+def filled(one: DeadLetter, found: Found) -> DeadLetter:
+    """The record with what a place tells that was not known yet. The same object where that is nothing."""
+    known = one.found if found == _NOTHING else joined(one.found, found)
+    if known is one.found:
         return one
-    known = msgspec.structs.replace(one.found, **said)
     error, message = one.error or known.error, one.message or known.message
     cause = fingerprint(one.task, error, message, known.frame)
     is_virtual = one.is_virtual and not known.place

@@ -13,7 +13,7 @@ import msgspec
 
 from collector.deadletter.clocks import Names, Standing
 from collector.deadletter.ledger import MOST_EXPIRED, Bounds, Ledger
-from collector.deadletter.record import DeadLetter, Found, Verdict, dated, topic_of
+from collector.deadletter.record import DeadLetter, Found, Verdict, dated, joined, topic_of
 from collector.formats import Decoded
 from collector.model.contract import Contracts
 from collector.model.death import SUCCEEDED_LATER, Death, Ending
@@ -78,7 +78,8 @@ class Undertaker:
                 if (number := places.get(id(event))) is not None:
                     index = number if decoded.sources is None else decoded.sources[number]
                     found = self._dated(dead_places.found(batch, index, event, ats[number]))
-                    self._unopened[home, event.task_id] = found
+                    waiting = self._unopened.get((home, event.task_id), found)
+                    self._unopened[home, event.task_id] = joined(found, waiting)
         self.turned()
         for event in told:
             known = self.ledger.latest(home, event.task_id)

@@ -327,3 +327,18 @@ async def test_what_becomes_of_a_redriven_one_is_written_down(life) -> None:
             assert told(made, first) == ["dead-lettered", "fixed", "its task succeeded later"]
             assert told(made, second) == ["dead-lettered", "fixed", "its task died once more"]
         assert [one.state for one in made.daemon.ledger.records.values()] == ["redriven", "redriven", "open"]
+
+
+def test_where_a_nameless_one_lies_is_kept_until_it_has_a_name() -> None:
+    """Its place tells no name; a second word about it, from no place, does not take the place away."""
+    made = pipeline()
+    nameless = msgspec.json.encode({"kind": "dead_lettered", "task_id": "n", "time": T0})
+    message = nameless.replace(b"_", b"\\u005f", 1)  # no word of an event in it: it passes for the message itself
+    from_place = batch([message], place="jobs.dlt/0", tap="kafka", about=[{}])
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), from_place, T0)
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), batch([nameless]), T0)
+    made.ingest.count(made.axes[0], FORMATS["native"].new(), batch([event("sent", "n", T0 - 1.0)]), T0)
+    for _ in made.advance(Target(T0 + 60.0)):
+        pass
+    (one,) = made.undertaker.ledger.records.values()
+    assert (one.task, one.found.place, one.found.receipt) == ("a", "jobs.dlt/0", "1")
