@@ -6,7 +6,7 @@ unique then is the matching done anew for the rows that are present, because onl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
@@ -135,32 +135,63 @@ class Plan(msgspec.Struct):
     labels: tuple[Labels, ...]
 
 
+_OPTIONAL: dict[str, frozenset[str]] = {"or": frozenset(["left", "right"]), "unless": frozenset(["right"])}
+"""The sides that may be empty while the operator gives something; any other operator needs both."""
+
+
+class Sides:
+    """Two vectors, the cheaper one first: where it is empty and the operator needs it, the other one is left out.
+
+    Most rules compare, of a healthy system, two things of which one has not happened.
+    """
+
+    def __init__(
+        self, op: str, left: FrameNode, right: FrameNode, *, sure: Collection[str], is_right_cheaper: bool
+    ) -> None:
+        """`sure`: the sides that cannot fail (sure.py); of any other its error must be seen."""
+        self._optional = _OPTIONAL.get(op, frozenset())
+        self._order = [("left", left), ("right", right)]
+        if is_right_cheaper and "left" in sure and not self._optional:
+            self._order.reverse()
+        self._is_second_sure = self._order[1][0] in sure
+
+    def eval(self, now: Instant) -> tuple[Frame, Frame] | None:
+        """Left and right; None where the operator gives nothing."""
+        (name, node), (other, second) = self._order
+        first = node.eval(now)
+        is_nothing = name not in self._optional and not len(first)
+        if is_nothing and self._is_second_sure:
+            return None
+        found = {name: first, other: second.eval(now)}
+        if is_nothing or (other not in self._optional and not len(found[other])):
+            return None
+        return found["left"], found["right"]
+
+
 class VectorVector:
     """Arithmetic or comparison of two vectors."""
 
-    def __init__(self, op: str, left: FrameNode, right: FrameNode, matching: Matching, *, is_bool: bool) -> None:
+    def __init__(self, op: str, sides: Sides, matching: Matching, *, is_bool: bool) -> None:
         self._arithmetic = ARITHMETIC.get(op)
         self._comparison = COMPARISON.get(op)
-        self._left = left
-        self._right = right
+        self._sides = sides
         self._matching = matching
         self._is_bool = is_bool
         self._drops_name = is_bool or op in ARITHMETIC
-        self._sides: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
+        self._labels: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
         self._plan: Plan | None = Plan(np.zeros(0, np.intp), np.zeros(0, np.intp), ())
         self._signatures = (Relabel(matching.signature), Relabel(matching.signature))
         self._distinct = Distinct()
 
     def eval(self, now: Instant) -> Frame:
         """An element for each matched pair, or each for which the comparison holds, in the order of the many side."""
-        left = self._left.eval(now)
-        right = self._right.eval(now)
+        if (sides := self._sides.eval(now)) is None:
+            return EMPTY
+        left, right = sides
         is_right = self._matching.group == "right"
         many, one = (right, left) if is_right else (left, right)
         plan = self._planned(many.labels, one.labels)
         if plan is None:
-            if not len(many) or not len(one):
-                return EMPTY
             many, one = many.compact(), one.compact()
             plan = self._match(many.labels, one.labels, is_strict=True)
             assert plan is not None  # noqa: S101 - a strict match raises instead
@@ -178,12 +209,12 @@ class VectorVector:
         return self._distinct(Frame(plan.labels, left, both(holds, present)))
 
     def _planned(self, many: tuple[Labels, ...], one: tuple[Labels, ...]) -> Plan | None:
-        if many is not self._sides[0] or one is not self._sides[1]:
+        if many is not self._labels[0] or one is not self._labels[1]:
             plan = self._match(many, one, is_strict=False)
             if plan is not None and self._plan is not None and plan.labels == self._plan.labels:
                 plan.labels = self._plan.labels
             self._plan = plan
-            self._sides = (many, one)
+            self._labels = (many, one)
         return self._plan
 
     def _match(self, many: tuple[Labels, ...], one: tuple[Labels, ...], *, is_strict: bool) -> Plan | None:
@@ -244,20 +275,20 @@ def label_text(labels: Labels) -> str:
 class SetOperator:
     """`and`, `or`, `unless`: the elements of one side, by whether the other side has a match."""
 
-    def __init__(self, op: str, left: FrameNode, right: FrameNode, matching: Matching) -> None:
+    def __init__(self, op: str, sides: Sides, matching: Matching) -> None:
         self._op = op
-        self._left = left
-        self._right = right
+        self._sides = sides
         self._signatures = (Relabel(matching.signature), Relabel(matching.signature))
-        self._sides: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
+        self._labels: tuple[tuple[Labels, ...], tuple[Labels, ...]] = ((), ())
         self._matches: tuple[Array, Array, int] = (np.zeros(0, np.intp), np.zeros(0, np.intp), 0)
         self._joined: tuple[Labels, ...] = ()
         self._distinct = Distinct()
 
     def eval(self, now: Instant) -> Frame:
         """Left elements with a match, without one, or all of them and the right ones without a match."""
-        left = self._left.eval(now)
-        right = self._right.eval(now)
+        if (sides := self._sides.eval(now)) is None:
+            return EMPTY
+        left, right = sides
         lefts, rights, count = self._matched(left.labels, right.labels)
         if self._op == "or":
             return self._either(left, right)
@@ -274,14 +305,14 @@ class SetOperator:
         return self._distinct(Frame(self._joined, values, present))
 
     def _matched(self, left: tuple[Labels, ...], right: tuple[Labels, ...]) -> tuple[Array, Array, int]:
-        if left is not self._sides[0] or right is not self._sides[1]:
+        if left is not self._labels[0] or right is not self._labels[1]:
             groups: dict[Labels, int] = {}
             index = [
                 np.array([groups.setdefault(one, len(groups)) for one in signatures(side)], np.intp)
                 for signatures, side in zip(self._signatures, (left, right), strict=True)
             ]
             self._matches = (index[0], index[1], len(groups))
-            self._sides = (left, right)
+            self._labels = (left, right)
             if self._op == "or":
                 joined = left + right
                 self._joined = self._joined if joined == self._joined else joined

@@ -20,6 +20,7 @@ from collector.promql.functions import FUNCTIONS, M, S, T, Type, V, refusal
 from collector.promql.matchers import NAME, matcher
 from collector.promql.querier import Querier
 from collector.promql.selectors import Constant, InstantVector, RangeVector, Selector, Source, Subquery, When
+from collector.promql.sure import is_sure
 from collector.promql.syntax import milliseconds, parse
 
 DEEPEST = 200
@@ -217,11 +218,23 @@ class _Compiler:
             vector, scalar = (right, left) if left_kind == S else (left, right)
             return V, binary.VectorScalar(op, vector, scalar, is_swapped=left_kind == S, is_bool=is_bool)
         matching = _matching(modifier)
+        sides = binary.Sides(
+            op,
+            left,
+            right,
+            sure=[name for name, side in (("left", ast.lhs), ("right", ast.rhs)) if is_sure(side)],
+            is_right_cheaper=_windows(ast.rhs) < _windows(ast.lhs),
+        )
         if op in _SETS:
-            return V, binary.SetOperator(op, left, right, matching)
+            return V, binary.SetOperator(op, sides, matching)
         if op not in binary.ARITHMETIC and op not in binary.COMPARISON:
             raise PromqlError(f"the operator {op} is not supported")
-        return V, binary.VectorVector(op, left, right, matching, is_bool=is_bool)
+        return V, binary.VectorVector(op, sides, matching, is_bool=is_bool)
+
+
+def _windows(ast: Any) -> int:
+    """How many windows an expression looks through: what it costs, roughly (a bracket in a text counts, too)."""
+    return str(ast).count("[")
 
 
 _METHODS: dict[type, str] = {

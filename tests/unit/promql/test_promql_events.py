@@ -177,3 +177,34 @@ def test_a_made_label_is_not_longer_than_a_text():
     ):
         with pytest.raises(PromqlError, match="over 10000 characters"):
             compile_expr(text).evaluate(events, 10.0, 1.0)
+
+
+_TAIL = "histogram_quantile(0.95, sum by (task, le) (rate(run_bucket[5m])))"
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        (f"{_TAIL} > 6 * usual", 0),
+        (f"usual < {_TAIL}", 0),
+        (f"usual and {_TAIL}", 0),
+        (f"{_TAIL} and usual", 0),
+        (f"usual unless {_TAIL}", 0),
+        (f"{_TAIL} unless usual", 1),
+        (f"usual or {_TAIL}", 1),
+        (f"{_TAIL} > 0 * in_flight", 1),
+        (f"usual + (({_TAIL}) * 2)", 0),
+        # what may fail is asked for all the same
+        (f"usual and ({_TAIL} > on (task) {_TAIL})", 2),
+    ],
+)
+def test_a_side_that_does_not_matter_is_not_asked_for(events, text, asked):
+    """Where one side is empty nothing comes of the other: quantiles cost most, so they are looked at last."""
+    rows(text, events)
+    assert len(events.quantiles) == asked
+
+
+def test_an_error_is_told_also_where_the_other_side_is_empty(events):
+    """As Prometheus does: a rule that is wrong is not right because nothing has happened yet."""
+    with pytest.raises(PromqlError, match="many-to-many"):
+        rows("usual and (in_flight * on () in_flight)", events)
