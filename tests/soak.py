@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from collector import app
 from collector.bench.memory import resident
+from collector.cli import memory
 from collector.config.settings import Bounds, Settings
 from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
@@ -186,6 +187,7 @@ def main() -> None:
         load(sys.argv[2], float(sys.argv[3]))
         return
     seconds, rate = float(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else RATE
+    memory.give_back()
     with tempfile.TemporaryDirectory() as folder:
         done = asyncio.run(soak(seconds, rate, Path(folder)))
     for one in done.samples[:: max(1, len(done.samples) // 20)]:
