@@ -225,7 +225,7 @@ def turn(
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--events", type=int, default=600_000)
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
     python = venvs.python("celery-exporter", PEER, *OLDER)
