@@ -71,7 +71,6 @@ def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - a call per step 
     stride, kind_count, sent, started = STRIDE, KIND_COUNT, SENT, STARTED
     fresh: list[Trail] = []
     duplicates = ignored = 0
-    at = 0.0
     for event, at in zip(events if out.notes is None else out.noting(events), ats, strict=True):
         kind = kinds[event.kind]
         if kind >= kind_count:
