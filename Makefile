@@ -66,7 +66,7 @@ findings-full: $(VENV)/.dev
 		tests/unit/truth/test_findings.py $(ARGS)
 
 soak: $(VENV)/.dev
-	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-200} TASKTRAIL_KILL_WINDOW=2s TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
+	TASKTRAIL_KILLS=$${TASKTRAIL_KILLS:-100} TASKTRAIL_KILL_WINDOW=2s TASKTRAIL_FROZEN=40 $(BIN)/python -m pytest -s \
 		tests/integration/test_kill.py tests/integration/test_kill_counts.py tests/integration/test_links.py $(ARGS)
 	TASKTRAIL_REDRIVEN=10000 TASKTRAIL_KILLS=10 $(BIN)/python -m pytest tests/integration/test_redrive.py $(ARGS)
 	TASKTRAIL_REDRIVEN=1000 $(BIN)/python -m pytest tests/integration/test_redrive_jobs.py $(ARGS)

@@ -1,6 +1,7 @@
 """`kill -9` at random moments under load: every replayable source goes on where the counted state ends.
 
-TASKTRAIL_KILLS: how many times each daemon is killed; 4 unless told otherwise. TASKTRAIL_SEED: of the moments.
+TASKTRAIL_KILLS: how many times each daemon is killed; 10 in CI, 4 elsewhere, unless told otherwise. TASKTRAIL_SEED: of the
+moments.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from tests.contract_suites.rigs import create_topic
 from tests.integration.live import Daemon, died, ndjson
 from tests.truth.generator import Line, Truth, generate
 
-KILLS = int(os.environ.get("TASKTRAIL_KILLS", "4"))
+KILLS = int(os.environ.get("TASKTRAIL_KILLS", "10" if os.environ.get("CI") == "true" else "4"))
 SEED = int(os.environ.get("TASKTRAIL_SEED", "0")) or random.randrange(1, 1 << 30)
-RATE = 3_000
+RATE = 5_000
 SECONDS_PER_KILL = 4.0
 PARTITIONS = 4
 Write = Callable[[Sequence[Line]], None]
