@@ -1,7 +1,7 @@
 """`kill -9` at random moments under load: every replayable source goes on where the counted state ends.
 
-TASKTRAIL_KILLS: how many times each daemon is killed; 10 in CI, 4 elsewhere, unless told otherwise. TASKTRAIL_SEED: of the
-moments.
+TASKTRAIL_KILLS: how many times each daemon is killed; 10 in CI, 4 elsewhere, unless told otherwise. TASKTRAIL_SEED: of
+the moments.
 """
 
 from __future__ import annotations
