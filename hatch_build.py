@@ -18,7 +18,7 @@ from setuptools import Distribution, Extension
 CORE = ("collector.formats.celery_events", "collector.trail.flat")
 DIRECTIVES = {
     "language_level": 3,
-    "annotation_typing": False,  # the types are those of the .pxd: Python's own do not say what fits into a machine word
+    "annotation_typing": False,  # the types are those of the .pxd: Python's do not say what fits into a machine word
     "boundscheck": False,
     "wraparound": False,
 }
