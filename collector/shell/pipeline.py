@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from collector.alerting.checks import Ground, Known
-from collector.alerting.checks.result_labels import result_labels
+from collector.alerting.checks.result_labels import kept_labels
 from collector.alerting.dependencies import connect
 from collector.alerting.expression import Selector
 from collector.alerting.group import Group, Surroundings
@@ -334,7 +334,7 @@ def _witness(rule: AlertRule) -> Witness:
         max(rule.windows, default=0.0),
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
-        apart=ROW_LABELS & (result_labels(parse(rule.spec.expr.text), _GROUND) or frozenset()),
+        apart=ROW_LABELS & kept_labels(parse(rule.spec.expr.text), _GROUND),
     )
 
 

@@ -71,7 +71,17 @@ def test_an_alert_without_a_name_is_about_tasks_without_one() -> None:
     }
 
 
-@pytest.mark.parametrize("change", [("sum by (task)", "sum by (queue)"), ("interval:", "limit: 1\n  interval:")])
+READ = "sum by (task) (increase(task_failed_total[10s]))"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (READ, "sum by (queue) (task_failed_total)"),
+        (READ, "(sum by (task) (tasks_overdue > 0) or sum by (queue) (task_failed_total))"),
+        ("interval:", "limit: 1\n  interval:"),
+    ],
+)
 def test_an_alert_that_stands_for_many_is_about_all_of_them(change: tuple[str, str]) -> None:
     """What the rule does not tell apart, and what is new over the group's limit, is shown whatever its name."""
     made = pipeline(FAILING.replace(*change))
