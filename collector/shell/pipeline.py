@@ -66,8 +66,9 @@ SHOWN_BY = {
 }
 """Facts of gauges → the fact whose tasks are shown for them."""
 SUFFIXES = ("_bucket", "_count", "_sum")
-ROW_LABELS = frozenset(("task", "queue", "source"))
-_GROUND = Ground(metrics={name + suffix: Known(labels=ROW_LABELS) for name in FED_BY for suffix in ("", *SUFFIXES)})
+ROW_LABELS = ("task", "queue", "source")
+_FED = Known(labels=frozenset(ROW_LABELS))
+_GROUND = Ground(metrics={name + suffix: _FED for name in FED_BY for suffix in ("", *SUFFIXES)})
 
 TOLD_AT_ONCE = 50
 """Alerts that are looked up and grouped in one step of the loop."""
@@ -303,7 +304,7 @@ class Pipeline:
 
 def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
     """The rows that an alert with these labels can be about: a label that is not there stands for all."""
-    wanted = tuple(labels.get(name) for name in ("task", "queue", "source"))
+    wanted = tuple(map(labels.get, ROW_LABELS))
     return [
         row
         for row in (range(len(rows)) if wanted[0] is None else rows.of_task(wanted[0]))
@@ -334,7 +335,7 @@ def _witness(rule: AlertRule) -> Witness:
         max(rule.windows, default=0.0),
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
-        apart=ROW_LABELS & kept_labels(parse(rule.spec.expr.text), _GROUND),
+        apart=kept_labels(parse(rule.spec.expr.text), _GROUND).intersection(ROW_LABELS),
     )
 
 
