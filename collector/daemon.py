@@ -30,7 +30,7 @@ from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
 from collector.shell.axis import Axis
-from collector.shell.coverage import coverage
+from collector.shell.coverage import covered, draft
 from collector.shell.delivery import Delivery
 from collector.shell.fullness import used
 from collector.shell.gate import Gate
@@ -299,7 +299,7 @@ class Daemon:
             if seen is None:
                 yield None
             else:
-                yield from coverage(seen, contracts, rules)
+                yield {"tasks": covered(seen, contracts, rules), "draft": draft(seen, contracts)}
 
     @property
     def ledger(self) -> Ledger:

@@ -9,22 +9,17 @@ from __future__ import annotations
 import glob
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from collector.alerting.lifecycle import AlertRule
 from collector.alerting.rule import Rule
 from collector.model.contract import UNASSIGNED, Contract, Contracts
-from collector.model.labels import Matcher
 from collector.trail.listing import Seen
 
 ROUND = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 """Seconds that a drafted deadline may have: somebody has to remember it."""
-STEP = 50
-"""Tasks between two stops."""
-_HEAD = "# A first draft, of what was seen. For each task: decide its semantics, name its owner, correct the rest."
 _SPARE = 3
 """A drafted deadline is at least so many times what 99 of 100 took."""
 
@@ -43,40 +38,17 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[str]
 
 
-def coverage(
-    seen: Mapping[str, Seen], contracts: Contracts | None, rules: Iterable[Rule]
-) -> Iterator[Mapping[str, Any] | None]:
-    """None after each short step, and at last `tasks`, a row per task by name, and `draft`.
-
-    The draft is a tasks file for what nobody declared. To be edited: it promises what happened, not what should.
-    """
+def covered(seen: Mapping[str, Seen], contracts: Contracts | None, rules: Iterable[Rule]) -> list[Covered]:
+    """A row per task, by name."""
+    watching = [rule for rule in rules if isinstance(rule, AlertRule)]
     declared = contracts or Contracts()
-    asked = [_asked(rule) for rule in rules if isinstance(rule, AlertRule)]
-    choosy = [selectors for selectors in asked if () not in selectors]
-    rows: list[Covered] = []
-    entries: list[str] = []
-    for number, (task, one) in enumerate(sorted(seen.items()), 1):
-        queues = sorted(queue for queue in one.queues if queue)
-        contract = declared.of(task, queues[0] if queues else "")
-        choosing = sum(any(all(m.matches(task) for m in asks) for asks in selectors) for selectors in choosy)
-        rows.append(_covered(one, queues, contract, len(asked) - len(choosy) + choosing))
-        if not contract.is_declared:
-            entries += _entry(one)
-        if number % STEP == 0:
-            yield None
-    yield {"tasks": rows, "draft": "\n".join((_HEAD, "", "tasks:" if entries else "tasks: []", *entries, ""))}
+    return [_covered(one, declared, watching) for _, one in sorted(seen.items())]
 
 
-def _asked(rule: AlertRule) -> list[tuple[Matcher, ...]]:
-    """What each selector with which the rule can see tasks asks of their name; nothing: it sees all of them."""
-    return [
-        tuple(matcher for matcher in selector.matchers if matcher.name == "task")
-        for selector in rule.inputs
-        if selector.name is not None and selector.name.startswith(("task", "dead_letter"))
-    ]
-
-
-def _covered(one: Seen, queues: list[str], contract: Contract, rules: int) -> Covered:
+def _covered(one: Seen, contracts: Contracts, rules: Sequence[AlertRule]) -> Covered:
+    queues = sorted(queue for queue in one.queues if queue)
+    contract = contracts.of(one.task, queues[0] if queues else "")
+    count = sum(_is_about(rule, one.task) for rule in rules)
     return Covered(
         task=one.task,
         queues=queues,
@@ -84,8 +56,8 @@ def _covered(one: Seen, queues: list[str], contract: Contract, rules: int) -> Co
         semantics=contract.semantics,
         owner=contract.owner,
         runbook_url=contract.runbook_url,
-        rules=rules,
-        missing=[name for name, is_there in _has(one, contract, rules).items() if not is_there],
+        rules=count,
+        missing=[name for name, is_there in _has(one, contract, count).items() if not is_there],
     )
 
 
@@ -98,6 +70,31 @@ def _has(one: Seen, contract: Contract, rules: int) -> dict[str, bool]:
         "rule": rules > 0,
         "dead_letters": is_kept,
     }
+
+
+def _is_about(rule: AlertRule, task: str) -> bool:
+    """Whether an alert of the rule can name the task."""
+    return any(
+        selector.name is not None
+        and selector.name.startswith(("task", "dead_letter"))
+        and all(matcher.matches(task) for matcher in selector.matchers if matcher.name == "task")
+        for selector in rule.inputs
+    )
+
+
+def draft(seen: Mapping[str, Seen], contracts: Contracts | None) -> str:
+    """A tasks file for what was seen and nobody declared. To be edited: it promises what happened, not what should."""
+    declared = contracts or Contracts()
+    lines = [
+        "# A first draft, of what was seen. For each task: decide its semantics, name its owner, correct the rest.",
+        "",
+    ]
+    rows = (one for _, one in sorted(seen.items()))
+    entries = [one for one in rows if not declared.of(one.task, min(one.queues, default="")).is_declared]
+    lines.append("tasks:" if entries else "tasks: []")
+    for one in entries:
+        lines += _entry(one)
+    return "\n".join(lines) + "\n"
 
 
 def _entry(one: Seen) -> list[str]:
