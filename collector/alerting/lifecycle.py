@@ -145,6 +145,11 @@ class AlertRule(Rule):
             life.alert.evidence = evidence
             self.touched[labels] = None
 
+    def is_summary(self, labels: Labels) -> bool:
+        """Whether an alert stands for all that is new over the group's limit."""
+        life = self._lives.get(labels)
+        return life is not None and bool(life.element.summary)
+
     def went(self, labels: Labels) -> tuple[float, ...]:
         """The values of an alert's row at the last slots and now, oldest first; nothing where there was no slot."""
         life = self._lives.get(labels)

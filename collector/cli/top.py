@@ -9,7 +9,9 @@ import argparse
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
@@ -27,8 +29,8 @@ from collector.model.shown import shown
 Row: TypeAlias = dict[str, Any]
 Look: TypeAlias = dict[str, Any]
 """What was seen at one moment, as `--json` prints it."""
-MOST_ALERTS = 5
-"""Lines of alerts; how many more there are is said."""
+MOST_ALERTS, MOST_ROWS = 5, 50
+"""Lines of alerts, and of each table; how many more there are is said."""
 
 
 class Column(NamedTuple):
@@ -167,14 +169,17 @@ def _rows(daemon: client.Client, part: Part, alerts: list[Row]) -> list[Row]:
             key = tuple(labels.get(name, "") for name in part.labels)
             row = found.setdefault(key, {**dict(zip(part.labels, key, strict=True)), **unknown})
             row[column.name] = value
-    for row in found.values():
-        row["alerts"] = sum(_is_of(alert["labels"], row, part.labels) for alert in alerts)
+    about = Counter(_names_of(alert, part.labels) for alert in alerts)
+    for (name, *rest), row in found.items():
+        row["alerts"] = sum(about[key] for key in product((name,), *((one, None) for one in rest)))
     return sorted(found.values(), key=lambda row: [-(row[name] or 0) for name in part.urgent])
 
 
-def _is_of(labels: Mapping[str, str], row: Row, names: tuple[str, ...]) -> bool:
-    """Whether an alert is about a row: it names it, and nothing of it differently."""
-    return labels.get(names[0]) == row[names[0]] and all(labels.get(name, row[name]) == row[name] for name in names)
+def _names_of(alert: Row, labels: tuple[str, ...]) -> tuple[str | None, ...]:
+    """What an alert says of these labels: its own, "" where its tasks have none, None where it says nothing."""
+    offenders = (alert.get("evidence") or {}).get("offenders", ())
+    unnamed = {name for name in labels if offenders and all(one.get(name) == "" for one in offenders)}
+    return tuple(alert["labels"].get(name, "" if name in unnamed else None) for name in labels)
 
 
 # How it is shown
@@ -182,7 +187,8 @@ def _is_of(labels: Mapping[str, str], row: Row, names: tuple[str, ...]) -> bool:
 
 def picture(found: Look, url: str, trouble: str = "") -> Group:
     """All of it, for a terminal or a pipe."""
-    return Group(*_head(found, url, trouble), *(_table(name, part, found[name]) for name, part in PARTS.items()))
+    parts = (line for name, part in PARTS.items() for line in _part(name, part, found[name]))
+    return Group(*_head(found, url, trouble), *parts)
 
 
 def _head(found: Look, url: str, trouble: str) -> Iterator[Text]:
@@ -198,9 +204,13 @@ def _head(found: Look, url: str, trouble: str) -> Iterator[Text]:
         yield Text(f"and {len(alerts) - MOST_ALERTS} more: tasktrail alerts")
 
 
-def _table(name: str, part: Part, rows: list[Row]) -> Table | Text:
-    if not rows:
-        return Text(f"no {name} yet")
+def _part(name: str, part: Part, rows: list[Row]) -> Iterator[Table | Text]:
+    yield _table(part, rows[:MOST_ROWS]) if rows else Text(f"no {name} yet")
+    if len(rows) > MOST_ROWS:
+        yield Text(f"and {len(rows) - MOST_ROWS:,} more {name}: tasktrail top --json")
+
+
+def _table(part: Part, rows: list[Row]) -> Table:
     table = Table(*part.labels, *(column.heading for column in part.columns), "firing")
     for column in table.columns[len(part.labels) :]:
         column.justify = "right"

@@ -74,9 +74,10 @@ class Keeper:
         self._told = found.last_told
         alive_at = found.numbers.get(_ALIVE)
         unseen = 0.0 if alive_at is None or lost_until is None else max(0.0, now - alive_at)
-        self._pipeline.grouping.restore(found.groups, now)
+        restored = self._restored(found.alerts, now, unseen)
+        self._pipeline.grouping.restore(found.groups, now, [one for one in restored if one.state == "firing"])
         self._pipeline.resume_past(found.past)
-        self._regroup(self._restored(found.alerts, now, unseen), found, now)
+        self._regroup(restored, found, now)
         broken = {name.removeprefix(_BROKEN): at for name, at in found.numbers.items() if name.startswith(_BROKEN)}
         delivery.restore(found.unsent, broken)
         told = chain.from_iterable(group.held() for group in self._pipeline.grouping.groups())

@@ -9,7 +9,7 @@ from collector.model.labels import Labels
 SEVERITIES: Mapping[str, int] = {
     **dict.fromkeys(("page", "critical", "emergency", "fatal"), 0),
     **dict.fromkeys(("error", "high", "major"), 1),
-    **dict.fromkeys(("warning", "ticket", "medium", "minor"), 2),
+    **dict.fromkeys(("warn", "warning", "ticket", "medium", "minor"), 2),
     **dict.fromkeys(("info", "low", "none"), 3),
 }
 """The rank of each word, 0 being the most urgent. A word that is not here ranks as a warning."""

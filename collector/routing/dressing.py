@@ -13,8 +13,8 @@ from collector.model.contract import UNASSIGNED, Contract, Contracts
 from collector.model.labels import Labels, labels_of
 from collector.model.severity import SEVERITIES
 
-NOT_URGENT = "warning"
-"""The severity under which an alert about best-effort tasks is told, where its rule asks to page."""
+NOT_URGENT = "warn"
+"""The severity, as the shipped rules spell it, of an alert about best-effort tasks whose rule asks to page."""
 _PAGING = 0
 
 

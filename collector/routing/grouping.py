@@ -24,7 +24,7 @@ import msgspec
 
 from collector.model.alert import Alert, Notification
 from collector.model.labels import NO_LABELS, Labels
-from collector.model.saved import GroupChange, SavedGroup, SavedMember, SavedPast
+from collector.model.saved import GroupChange, SavedPast
 from collector.routing import message
 from collector.routing.acks import Acks
 from collector.routing.draft import Links, dedup_key, draft, group_key, no_links
@@ -35,7 +35,7 @@ from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
 from collector.routing.ladder import Ladder
 from collector.routing.message import Wording
-from collector.routing.resumption import Resumption, held
+from collector.routing.resumption import Resumption, SavedGroups, held
 from collector.routing.route import BUILT_IN, Route, destinations, muted
 
 Gate: TypeAlias = Callable[[Alert, float], str]
@@ -244,9 +244,9 @@ class Grouping:
             self._touch(group)
             group.touched.update(group.alerts, group.later)
 
-    def restore(self, groups: Sequence[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> None:
-        """Go on with groups of a former process, and what fires in them; without their route they go to that of now."""
-        self.firing |= {name: (alert, now) for name, alert in held(groups).items()}
+    def restore(self, groups: SavedGroups, now: float, firing: Iterable[Alert] = ()) -> None:
+        """Go on with groups of a former process, and what was `firing`, in a group or not: none of it begins anew."""
+        self.firing |= {alert.fingerprint: (alert, now) for alert in (*firing, *held(groups).values())}
         resumption = Resumption(self._route, self._groups, self._group, self._schedule)
         self._touched.update(dict.fromkeys(resumption.resume(groups, now)))
 

@@ -6,7 +6,8 @@ what was told of them, to its receiver's group of now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import TypeAlias
 
 from collector.model.alert import Alert
 from collector.model.labels import Labels
@@ -14,6 +15,8 @@ from collector.model.saved import SavedGroup, SavedMember
 from collector.routing.group import Group, Log
 from collector.routing.ladder import hang, of_step
 from collector.routing.route import Route, destinations, walk
+
+SavedGroups: TypeAlias = Sequence[tuple[SavedGroup, Sequence[SavedMember]]]
 
 
 class Resumption:
@@ -31,7 +34,7 @@ class Resumption:
         self._made = made
         self._schedule = schedule
 
-    def resume(self, saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]], now: float) -> list[tuple[str, str]]:
+    def resume(self, saved: SavedGroups, now: float) -> list[tuple[str, str]]:
         """Put them back. Gives receiver and key of those that are no more."""
         routes = {(route.receiver, route.key): route for route in reversed(list(walk(self._route)))}
         gone: list[tuple[SavedGroup, Sequence[SavedMember]]] = []
@@ -82,7 +85,7 @@ def _of_step(parent: Group | None, saved: SavedGroup) -> Route | None:
     return of_step(parent.route, receiver) if receiver == saved.receiver else None
 
 
-def held(saved: Iterable[tuple[SavedGroup, Sequence[SavedMember]]]) -> dict[str, Alert]:
+def held(saved: SavedGroups) -> dict[str, Alert]:
     """What groups of a former process have as firing, by fingerprint: of its end, if there was one, they know nothing.
 
     Summaries of a backlog are passed over: they speak of episodes, not of what is.

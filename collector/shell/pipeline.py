@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from collector.alerting.checks import Ground, Known
+from collector.alerting.checks.result_labels import kept_labels
 from collector.alerting.dependencies import connect
 from collector.alerting.expression import Selector
 from collector.alerting.group import Group, Surroundings
@@ -18,9 +20,10 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.model.alert import Alert, Notification
 from collector.model.contract import Contracts
-from collector.model.labels import labels_of
+from collector.model.labels import Labels, labels_of
 from collector.model.saved import SavedPast
 from collector.promql import compile_expr
+from collector.promql.syntax import parse
 from collector.routing.desk import Desk
 from collector.routing.group import Target as Receiver
 from collector.routing.keeping import Keep
@@ -63,6 +66,9 @@ SHOWN_BY = {
 }
 """Facts of gauges → the fact whose tasks are shown for them."""
 SUFFIXES = ("_bucket", "_count", "_sum")
+ROW_LABELS = ("task", "queue", "source")
+_FED = Known(labels=frozenset(ROW_LABELS))
+_GROUND = Ground(metrics={name + suffix: _FED for name in FED_BY for suffix in ("", *SUFFIXES)})
 
 TOLD_AT_ONCE = 50
 """Alerts that are looked up and grouped in one step of the loop."""
@@ -99,6 +105,13 @@ class Witness(msgspec.Struct, frozen=True):
     pages: bool
     is_celery: bool
     """Whether it reads celery-exporter's names, and its alerts have that exporter's labels."""
+    apart: frozenset[str]
+    """The ROW_LABELS that its expression leaves: an alert without one of them is about what has none."""
+
+    def about(self, labels: Labels) -> dict[str, str]:
+        """What an alert's labels say of the tasks that it is about; one over the group's limit is about all."""
+        known = {} if self.rule.is_summary(labels) else dict.fromkeys(self.apart, "")
+        return known | (celery.own_labels(dict(labels)) if self.is_celery else dict(labels))
 
 
 class Pipeline:
@@ -253,8 +266,7 @@ class Pipeline:
         if self.ticker.instant in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
             since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
-            labels = dict(alert.labels)
-            rows = matching_rows(self.rows, celery.own_labels(labels) if witness.is_celery else labels)
+            rows = matching_rows(self.rows, witness.about(alert.labels))
             at = self.ticker.instant
             alert.evidence = self.casebook.evidence(
                 alert, rows, witness.facts, witness.metrics, since, at, witness.rule.went
@@ -291,8 +303,8 @@ class Pipeline:
 
 
 def matching_rows(rows: Rows, labels: Mapping[str, str]) -> list[int]:
-    """The rows that an alert with these labels can be about: a label that it lacks stands for all."""
-    wanted = tuple(labels.get(name) for name in ("task", "queue", "source"))
+    """The rows that an alert with these labels can be about: a label that is not there stands for all."""
+    wanted = tuple(map(labels.get, ROW_LABELS))
     return [
         row
         for row in (range(len(rows)) if wanted[0] is None else rows.of_task(wanted[0]))
@@ -323,6 +335,7 @@ def _witness(rule: AlertRule) -> Witness:
         max(rule.windows, default=0.0),
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
+        apart=kept_labels(parse(rule.spec.expr.text), _GROUND).intersection(ROW_LABELS),
     )
 
 

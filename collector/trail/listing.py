@@ -20,16 +20,19 @@ import msgspec
 
 from collector.trail.calendar import QUARTERS, Quarter, quarter_of
 from collector.trail.keep import Home, Keep
+from collector.trail.lifecycle import DEAD_LETTERED, FAILED, RETRIED, SENT, SUCCEEDED
 from collector.trail.rows import Errors, Rows
-from collector.trail.timeline import Timeline, findings_of, view
-from collector.trail.trail import BITS, Trail, may_be, newest
+from collector.trail.tally import Life, lives_of, tries
+from collector.trail.timeline import Timeline, findings_of, names_of, view
+from collector.trail.trail import BITS, Trail, facts_of, may_be, newest
 
 STEP = 5_000
 """What a step costs, counted in open trails that are passed by: about two milliseconds."""
 _CHUNK = 1_000
 """Ids that are looked up at once."""
-_QUARTER, _THAWED, _VIEW = 10, 4, 150
-"""What it costs to go to a quarter, to look also among finished trails, and to make a timeline, in the same."""
+_QUARTER, _THAWED, _LIVES, _VIEW = 10, 4, 40, 150
+"""What it costs to go to a quarter, to look also among finished trails, to count lives, and to make a timeline, in the
+same."""
 _ALL = -1
 _MOST_COST = 40_000
 """After so much, besides what it shows, a page ends."""
@@ -146,12 +149,27 @@ class Listing:
             if step is None:
                 yield None
                 continue
-            timeline = view(step[1], self._rows, self._errors, self._grace, [])
-            walk.cost += _VIEW
-            if timeline.task:
-                one = tasks.setdefault(timeline.task, Seen(task=timeline.task, queues=set()))
-                _look(one, timeline)
+            walk.cost += _LIVES
+            task, queue = names_of(step[1], self._rows)
+            if task:
+                one = tasks.get(task) or tasks.setdefault(task, Seen(task=task, queues=set()))
+                one.queues.add(queue)
+                self._look(one, lives_of(facts_of(step[1]), self._grace))
         yield tasks
+
+    def _look(self, one: Seen, lives: Sequence[Life]) -> None:
+        """Note what the lives of one trail show."""
+        one.trails += 1
+        one.attempts = max([one.attempts, *(attempt for life in lives[-1:] for attempt, _, _ in tries(life))])
+        first: dict[int, float] = {}
+        for placed in (placed for life in lives for placed in life.order):
+            first.setdefault(placed.kind, placed.when)
+            if placed.fact.error and placed.kind in {RETRIED, FAILED}:
+                (one.retried if placed.kind == RETRIED else one.failed)[self._errors.name(placed.fact.error)] += 1
+        one.is_dead_lettered |= DEAD_LETTERED in first
+        took = first.get(SUCCEEDED, -inf) - first.get(SENT, inf)
+        if took >= 0 and len(one.totals) < _DURATIONS:
+            one.totals.append(took)
 
 
 class _Filter:
@@ -305,17 +323,3 @@ def listed(timeline: Timeline, trail: Trail) -> Listed:
         last_at=newest(trail),
         findings=findings_of(trail),
     )
-
-
-def _look(one: Seen, timeline: Timeline) -> None:
-    one.trails += 1
-    one.queues.add(timeline.queue)
-    one.attempts = max([one.attempts, *(attempt.attempt for attempt in timeline.attempts)])
-    for event in timeline.events:
-        one.is_dead_lettered |= event.kind == "dead_lettered"
-        if event.error and event.kind in {"retried", "failed"}:
-            (one.retried if event.kind == "retried" else one.failed)[event.error] += 1
-    sent = next((event.time for event in timeline.events if event.kind == "sent"), None)
-    done = next((event.time for event in timeline.events if event.kind == "succeeded"), None)
-    if sent is not None and done is not None and done >= sent and len(one.totals) < _DURATIONS:
-        one.totals.append(done - sent)

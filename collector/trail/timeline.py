@@ -81,7 +81,7 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
     facts = facts_of(trail)
     lives = lives_of(facts, grace)
     latest = lives[-1] if lives else Life()
-    task, queue = _names(trail, rows)
+    task, queue = names_of(trail, rows)
     failures = [p.fact.error for p in latest.order if p.fact.error]
     counts = counts_of(facts, trail.gone)
     return Timeline(
@@ -138,13 +138,14 @@ def _events(trail: Trail, lives: list[Life], rows: Rows, errors: Errors) -> list
     events = [_moment(placed, rows, errors) for life in lives for placed in life.order]
     for kind, at, detail in sorted([*_findings(trail), *twice(trail, lives, rows)], key=lambda finding: finding[1]):
         place = next((index for index, event in enumerate(events) if event.at > at), len(events))
-        queue = _names(trail, rows)[1]
+        queue = names_of(trail, rows)[1]
         moment = Moment(kind=kind, time=at, at=at, attempt=0, worker="", queue=queue, error="", detail=detail)
         events.insert(place, moment)
     return events
 
 
-def _names(trail: Trail, rows: Rows) -> tuple[str, str]:
+def names_of(trail: Trail, rows: Rows) -> tuple[str, str]:
+    """Its task's name and its queue, as far as they are known."""
     if trail.row >= 0:
         return rows.names(trail.row)[:2]
     facts = trail.facts or ()

@@ -16,7 +16,7 @@ PARAMETERS = frozenset(("state", "task", "queue", "error", "since", "after", "li
 
 
 async def tasks(request: web.Request) -> web.Response:
-    """The trails that the filters let through, newest first; `next` begins the next page, null at the end.
+    """The trails that the filters let through, latest to begin first; `next` begins the next page, null at the end.
 
     Where the filters let few of very many through, a page may be short, or empty, and have a `next` all the same.
 

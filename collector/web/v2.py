@@ -123,8 +123,8 @@ def fits(matchers: Iterable[Matcher], values: Mapping[str, str]) -> bool:
 _DATE = re.compile(r"\d{4}-")
 
 
-_FIRST, _LAST = -62_135_510_400.0, 253_402_214_400.0
-"""What can be written as a date again: from the second day of the year 1 to the last but one of 9999."""
+_FIRST, _LAST = -62_135_596_800.0, 253_402_300_800.0
+"""What can be written as a date again, in UTC: the years 1 to 9999."""
 
 
 def instant(text: str | None, name: str) -> float | None:

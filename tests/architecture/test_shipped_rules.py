@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from collector.routing.dressing import NOT_URGENT
+
 RULES = Path(__file__).resolve().parents[2] / "rules"
 ALERTS = [
     rule
@@ -50,7 +52,7 @@ METRICS = {
 def test_an_alert_says_who_why_and_what_to_do(rule):
     """Severity, owner, a summary with a fact in it, a description, and a runbook page that names the alert."""
     assert rule["labels"].keys() == {"severity", "owner"}
-    assert rule["labels"]["severity"] in ("page", "warn")
+    assert rule["labels"]["severity"] in ("page", NOT_URGENT)
     assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
     assert "$" in rule["annotations"]["summary"]
     page = re.fullmatch(r"\{\{ \$externalURL \}\}/runbooks/([a-z-]+)", rule["annotations"]["runbook_url"])

@@ -265,6 +265,20 @@ async def fails(checkpoints: Checkpoints) -> None:
     raise ZeroDivisionError
 
 
+async def test_what_fires_on_over_a_restart_does_not_flap(settings, tmp_path) -> None:
+    """An alert that never ended, and that nobody is told of, is no other after a restart than before."""
+    (tmp_path / "rules.yaml").write_text(
+        "groups: [{name: g, rules: [{alert: Watchdog, expr: vector(1), labels: {severity: none}}]}]"
+    )
+    kept = msgspec.structs.replace(settings, state=str(tmp_path / "state"))
+    for at in (T0, T0 + 60):
+        async with running(kept, clock=ManualClock(at)) as made:
+            grouping = made.daemon.pipeline.grouping
+            await until(lambda: grouping.firing)  # noqa: B023  awaited within its turn
+            (changes,) = made.daemon.pipeline.desk.flapping.changes.values()
+            assert (changes.started_at, changes.starts) == (T0, 1)
+
+
 @pytest.mark.parametrize(("name", "stand_in"), [("keep", fails_at_the_end), ("close", fails)])
 async def test_a_bug_in_the_last_checkpoint_is_not_hidden(settings, tmp_path, monkeypatch, name, stand_in) -> None:
     """Where the last checkpoint, or the one before it, fails as nobody expects, the end is a failure."""

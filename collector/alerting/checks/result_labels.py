@@ -35,6 +35,16 @@ def result_labels(node: Any, ground: Ground) -> Names:  # noqa: PLR0911 - a tabl
             return None
 
 
+def kept_labels(node: Any, ground: Ground) -> frozenset[str]:
+    """The labels that an element lacks only where its series have none: of an `or` those that both sides leave."""
+    node = bare(node)
+    if isinstance(node, tree.BinaryExpr):
+        sides = [side for side in (node.lhs, node.rhs) if not is_scalar(side)]
+        if len(sides) == 1 or str(node.op) == "or":
+            return frozenset.intersection(*(kept_labels(side, ground) for side in sides))
+    return result_labels(node, ground) or _NONE
+
+
 def _of_aggregate(node: Any, ground: Ground) -> Names:
     inner = result_labels(node.expr, ground)
     op = str(node.op)

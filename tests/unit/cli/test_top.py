@@ -25,10 +25,10 @@ SAMPLES = {
 }
 
 
-def alert(name, state="firing", **labels):
+def alert(name, state="firing", evidence=None, **labels):
     """As the API lists one."""
     labels = {"alertname": name, "severity": "page", **labels}
-    return {"state": state, "labels": labels, "annotations": {"summary": f"about {name}"}}
+    return {"state": state, "labels": labels, "annotations": {"summary": f"about {name}"}, "evidence": evidence}
 
 
 ALERTS = [
@@ -118,3 +118,30 @@ def test_many_alerts_and_no_work_are_a_few_lines(daemon, monkeypatch):
         monkeypatch.setitem(SAMPLES, name, [])
     lines = drawn(top.look(daemon))
     assert lines[1 + top.MOST_ALERTS :] == ["and 4 more: tasktrail alerts", "no tasks yet", "no queues yet"]
+
+
+def test_many_rows_are_a_few_lines(daemon, monkeypatch):
+    """The most urgent of them, each with its own alerts; how many more there are is said, and JSON has them all."""
+    count = 2_000
+    named = [{"task": f"t{number}", "queue": "q"} for number in range(count)]
+    monkeypatch.setitem(SAMPLES, "tasks_in_flight", [(labels, "1") for labels in named])
+    daemon.alerts = [alert("Failing", **labels) for labels in (*named, named[7])]
+    found = top.look(daemon)
+    assert len(found["tasks"]) == count + 2
+    assert [(row["task"], row["alerts"]) for row in found["tasks"][:2]] == [("t7", 2), ("t0", 1)]
+    lines = drawn(found)
+    assert f"and {count + 2 - top.MOST_ROWS:,} more tasks: tasktrail top --json" in lines
+
+
+def test_tasks_without_a_name_have_their_alerts(daemon, monkeypatch):
+    """An alert lacks a label that is empty, as does one that is not about tasks: what it shows tells them apart."""
+    monkeypatch.setitem(SAMPLES, "tasks_in_flight", [({"queue": "q"}, "1"), ({}, "2"), ({"task": "a"}, "3")])
+    daemon.alerts = [
+        alert("Failing", evidence={"offenders": [{"task": "", "queue": "q"}]}, queue="q"),
+        alert("Failing", evidence={"offenders": [{"task": "", "queue": ""}]}),
+        alert("Failing", evidence={"offenders": [{"task": "a", "queue": ""}, {"task": "", "queue": ""}]}),
+        alert("SourceBlind", evidence={"offenders": []}, source="s"),
+    ]
+    found = top.look(daemon)["tasks"]
+    counts = {(row["task"], row["queue"]): row["alerts"] for row in found if row["in_flight"]}
+    assert counts == {("", "q"): 1, ("", ""): 1, ("a", ""): 0}

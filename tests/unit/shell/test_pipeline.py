@@ -60,6 +60,36 @@ def test_evidence_is_of_the_rows_that_the_alert_is_about() -> None:
     assert {task: [one.task_id for one in offenders] for task, offenders in shown.items()} == {"a": ["1"], "b": ["2"]}
 
 
+def test_an_alert_without_a_name_is_about_tasks_without_one() -> None:
+    """Where the rule tells tasks apart by name, one without a name is not about all of them."""
+    made = pipeline()
+    feed(made, failed("1", T0 + 1), failed("2", T0 + 1, task=""))
+    shown = {dict(one.labels).get("task"): one.evidence for one in live(made, T0 + 7)}
+    assert {task: [one.task_id for one in evidence.offenders] for task, evidence in shown.items()} == {
+        "a": ["1"],
+        None: ["2"],
+    }
+
+
+READ = "sum by (task) (increase(task_failed_total[10s]))"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        (READ, "sum by (queue) (task_failed_total)"),
+        (READ, "(sum by (task) (tasks_overdue > 0) or sum by (queue) (task_failed_total))"),
+        ("interval:", "limit: 1\n  interval:"),
+    ],
+)
+def test_an_alert_that_stands_for_many_is_about_all_of_them(change: tuple[str, str]) -> None:
+    """What the rule does not tell apart, and what is new over the group's limit, is shown whatever its name."""
+    made = pipeline(FAILING.replace(*change))
+    feed(made, failed("1", T0 + 1), failed("2", T0 + 1, task="b"))
+    (alert,) = live(made, T0 + 1)
+    assert {one.task_id for one in alert.evidence.offenders} == {"1", "2"}
+
+
 CELERY = """
 groups:
 - name: celery

@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from collector.cli import report
 from collector.cli.main import main
 from collector.config import taskfile
 from collector.config.settings import Settings
@@ -138,6 +139,9 @@ async def test_commands_ask_the_daemon(asked, capsys) -> None:
     """A list, a timeline, a waterfall; as text and as JSON."""
     code, out, _ = await call(asked, capsys, "tasks", "--task", "pay*", "--limit", "1")
     assert (code, "c/1?" in out, "a1" in out, "more: --after" in out) == (0, True, False, True)
+    code, out, _ = await call(asked, capsys, "tasks")
+    begins = [out.index(report.clock(T0 - back)) for back in (10, 45, 50)]  # what they are in the order of
+    assert begins == sorted(begins)
     code, out, _ = await call(asked, capsys, "tasks", "--state", "failed", "--json")
     assert [one["task_id"] for one in msgspec.json.decode(out)["tasks"]] == ["b1"]
     code, out, _ = await call(asked, capsys, "task", "c/1?")
