@@ -97,9 +97,9 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         client.show(found)
     elif arguments.by:
-        _table(_CAUSES, map(_cause, found["causes"]), "no dead letter is remembered that is so")
+        _table(_CAUSES, map(_cause, found["causes"]))
     else:
-        _table(_SHOWN, map(_record, found["dead_letters"]), "no dead letter is remembered that is so")
+        _table(_SHOWN, map(_record, found["dead_letters"]))
         if found["next"]:
             print(f"more: --after {shown(found['next'])}")
     return 0
@@ -211,10 +211,10 @@ def _cause(one: dict[str, Any]) -> tuple[str, ...]:
     return one["fingerprint"], str(one["open"]), str(one["total"]), *map(shown, cells), report.clock(one["last_at"])
 
 
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], empty: str) -> None:
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     listed = list(rows)
     if not listed:
-        print(empty)
+        print("no dead letter matches")
         return
     table = Table(*columns)
     for cells in listed:

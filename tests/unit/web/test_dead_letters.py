@@ -222,7 +222,7 @@ async def test_the_command_lists_shows_and_decides(asked, capsys) -> None:
     assert await asked.call("list", "--task-id", "m1", "--json") == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)["dead_letters"]] == [name]
     assert await asked.call("list", "--state", "expired") == 0
-    assert capsys.readouterr().out == "no dead letter is remembered that is so\n"
+    assert capsys.readouterr().out == "no dead letter matches\n"
     assert await asked.call("show", "nothing") == 1
     assert await asked.call("resolve", "nothing", "--as", "discarded", "-r", "x") == 2
 
