@@ -26,7 +26,7 @@ from collector.config.shipped import shipped
 from collector.config.taskfile import load as load_contracts
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.files import read_text, unread
 from collector.promql import compile_expr
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load_parts as load_routes
@@ -59,7 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
             text = read_text(file)
             right, wrong = _reader_of(text)(str(file), text)
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(str(file), 1, 1, f"cannot be read: {error}"))
+            problems.append(unread(file, error))
         except ProblemsError as error:
             problems += error.problems
         else:

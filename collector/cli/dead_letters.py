@@ -20,6 +20,7 @@ from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import STATES, VERDICTS
 from collector.keeping.ledgerfile import ledger_found
 from collector.model.errors import TasktrailError
+from collector.model.files import why
 from collector.model.shown import shown
 from collector.state.reading import reading
 from collector.web.dead_letters import FILTERS, heading, lined, row
@@ -184,7 +185,7 @@ def _output(name: str) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         part.replace(name)
     except OSError as error:
-        raise TasktrailError(f"-o {name}: cannot be written: {error.strerror or error}") from error
+        raise TasktrailError(f"-o {name}: cannot be written: {why(error)}") from error
     finally:
         part.unlink(missing_ok=True)
 
