@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from collector.config.settings import DEFAULT_LISTEN
 from collector.model.errors import TasktrailError
-from collector.model.files import read_text
+from collector.wiring.doors import token_of
 
 TIMEOUT = 30.0
 _LONGEST_ERROR = 500
@@ -57,11 +57,7 @@ class Client:
             raise TasktrailError(f"--url {arguments.url}: write http://HOST:PORT")
         self._headers = {"Content-Type": "application/json"}
         if arguments.token_file:
-            try:
-                token = read_text(arguments.token_file).strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise TasktrailError(f"--token-file {arguments.token_file}: cannot be read: {error}") from error
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["Authorization"] = f"Bearer {token_of(arguments.token_file).reveal()}"
 
     def copy(self, path: str, out: BinaryIO) -> None:
         """An answer that is no JSON, as it comes, to its end. Raises as `ask` does."""

@@ -158,7 +158,7 @@ async def test_a_draft_is_written_once(asked, capsys, tmp_path) -> None:
     assert (await call(asked, capsys, "tasks", "coverage", "--draft", str(path)))[0] == 0
     assert 'match: "pay.card"' in path.read_text()
     code, _, err = await call(asked, capsys, "tasks", "coverage", "--draft", str(path))
-    assert (code, str(path) in err) == (2, True)
+    assert (code, f"--draft {path}: cannot be written: File exists: remove it, or name another" in err) == (2, True)
 
 
 async def test_what_is_not_there_is_said(asked, capsys) -> None:
@@ -169,3 +169,13 @@ async def test_what_is_not_there_is_said(asked, capsys) -> None:
     assert (code, "`gone` is no state" in err) == (2, True)
     assert main(["tasks", "--url", "http://127.0.0.1:1"]) == 2
     assert "no daemon answers" in capsys.readouterr().err
+
+
+def test_a_token_file_of_two_lines_is_refused_unseen(capsys, tmp_path) -> None:
+    """The call ends with what a token is, before anybody is asked, and without what the file holds."""
+    path = tmp_path / "token"
+    path.write_text("geheim\r\nx\n")
+    assert main(["alerts", "--token-file", str(path), "--url", "http://127.0.0.1:1"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{path}:1:1: a token is one line")
+    assert "geheim" not in err
