@@ -169,13 +169,3 @@ async def test_what_is_not_there_is_said(asked, capsys) -> None:
     assert (code, "`gone` is no state" in err) == (2, True)
     assert main(["tasks", "--url", "http://127.0.0.1:1"]) == 2
     assert "no daemon answers" in capsys.readouterr().err
-
-
-def test_a_token_file_of_two_lines_is_refused_unseen(capsys, tmp_path) -> None:
-    """The call ends with what a token is, before anybody is asked, and without what the file holds."""
-    path = tmp_path / "token"
-    path.write_text("geheim\r\nx\n")
-    assert main(["alerts", "--token-file", str(path), "--url", "http://127.0.0.1:1"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith(f"{path}:1:1: a token is one line")
-    assert "geheim" not in err
