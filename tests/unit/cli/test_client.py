@@ -45,3 +45,20 @@ def test_a_token_file_of_two_lines_is_refused_unseen(capsys, tmp_path) -> None:
     err = capsys.readouterr().err
     assert err.startswith(f"{path}:1:1: a token is one line")
     assert "geheim" not in err
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (("-d", "-2h"), "expected one argument; a value that begins with - is written as --name=-value\n"),
+        (("--duration=-2h",), "silence: `-2h` is not a duration: write whole numbers with units"),
+    ],
+)
+def test_a_time_below_zero_is_said_to_be_none(capsys, written: tuple[str, ...], says: str) -> None:
+    """What begins like an option is said to need another form, and in that form to be no duration."""
+    try:
+        code = main(["silence", "add", *written, "-c", "x", "a=b"])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert says in capsys.readouterr().err
