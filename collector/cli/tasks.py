@@ -19,7 +19,7 @@ from collector.model.errors import TasktrailError
 from collector.model.files import why
 from collector.model.shown import shown
 
-_COLUMNS = ("task_id", "task", "queue", "state", "attempts", "worker", "error", "last_at", "findings")
+_COLUMNS = ("task_id", "task", "queue", "state", "attempts", "worker", "error", "first_at", "last_at", "findings")
 _COVERAGE = ("task", "trails", "semantics", "owner", "rules", "missing")
 
 

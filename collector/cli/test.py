@@ -154,7 +154,8 @@ def _headline(file: str, case: Outcome) -> str:
 
 def _print(result: FileResult) -> None:
     for test in result.tests:
-        print(f"{'FAIL' if _fails(test) else 'ok  '}  {result.file}: {test.name}")
+        count = f"{len(test.cases)} case{'' if len(test.cases) == 1 else 's'}"
+        print(f"{'FAIL' if _fails(test) else 'ok  '}  {result.file}: {test.name} ({count})")
         for note in test.notes:
             print(f"      note: {note}")
         if test.error:

@@ -138,6 +138,10 @@ async def test_commands_ask_the_daemon(asked, capsys) -> None:
     """A list, a timeline, a waterfall; as text and as JSON."""
     code, out, _ = await call(asked, capsys, "tasks", "--task", "pay*", "--limit", "1")
     assert (code, "c/1?" in out, "a1" in out, "more: --after" in out) == (0, True, False, True)
+    _, out, _ = await call(asked, capsys, "tasks")
+    heads, rows = ([line.split(bar) for line in out.splitlines() if bar in line] for bar in "┃│")
+    first = [cell.strip() for cell in heads[0]].index("first")
+    assert [row[first] for row in rows] == sorted({row[first] for row in rows}, reverse=True)  # as they are in order
     code, out, _ = await call(asked, capsys, "tasks", "--state", "failed", "--json")
     assert [one["task_id"] for one in msgspec.json.decode(out)["tasks"]] == ["b1"]
     code, out, _ = await call(asked, capsys, "task", "c/1?")
