@@ -64,12 +64,9 @@ class Client:
 
     def copy(self, path: str, out: BinaryIO) -> None:
         """An answer that is no JSON, as it comes, to its end. Raises as `ask` does."""
-        try:
-            with self._open("GET", path, None) as answer:
-                while piece := answer.read(_PIECE):
-                    out.write(piece)
-        except HTTPException as error:
-            raise TasktrailError(f"{self._base}: the answer ended before its end; try again") from error
+        with self._open("GET", path, None) as answer:
+            while piece := answer.read(_PIECE):
+                out.write(piece)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer's JSON; None where it has none. Raises RefusedError, or TasktrailError where nobody answers."""
@@ -103,6 +100,8 @@ class Client:
             ) from error
         except BadStatusLine as error:
             raise TasktrailError(f"{self._base}: {_STRANGER}") from error
+        except HTTPException as error:
+            raise TasktrailError(f"{self._base}: the answer ended before its end; try again") from error
 
 
 def _is_address(url: str) -> bool:

@@ -43,11 +43,9 @@ class Listener:
 def line(daemon: Daemon, heard: Listener) -> str:
     """What a demo showed so far."""
     read = sum(axis.totals.read for axis in daemon.axes)
-    flowed = [form.format(_value(daemon, text)) for form, text in _FLOWED]
+    flowed = ", ".join(form.format(_value(daemon, text)) for form, text in _FLOWED)
     alerts = f"{len(heard.fired)} alerts fired, {len(heard.resolved)} resolved"
-    return (
-        f"shown: {', '.join([f'{read:,} events', *flowed])}; {alerts}. Yours: tasktrail run --source URL --notify URL"
-    )
+    return f"shown: {read:,} events, {flowed}; {alerts}. Yours: tasktrail run --source URL --notify URL"
 
 
 def _value(daemon: Daemon, text: str) -> float:

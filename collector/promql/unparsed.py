@@ -40,9 +40,9 @@ def where(text: str) -> str:
         return f"it cannot begin with `{pieces[0][0]}`"
     before = " ".join(text[: pieces[known - 1].end()].split())
     shown = before if len(before) <= _SHOWN else f"…{before[-_SHOWN:]}"
-    return (
-        f"something must follow `{shown}`" if known == len(pieces) else f"`{pieces[known][0]}` cannot follow `{shown}`"
-    )
+    if known == len(pieces):
+        return f"something must follow `{shown}`"
+    return f"`{pieces[known][0]}` cannot follow `{shown}`"
 
 
 def _may_begin(text: str) -> bool:

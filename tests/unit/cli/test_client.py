@@ -20,14 +20,22 @@ def test_what_is_no_address_is_said(capsys, url: str) -> None:
     assert capsys.readouterr().err == f"tasktrail alerts: --url {url}: write http://HOST:PORT\n"
 
 
-@pytest.mark.parametrize("answer", [b"-ERR unknown command\r\n", b"HTTP/1.0 200 OK\r\n\r\n<html></html>"])
-def test_a_stranger_that_answers_is_told_from_a_daemon(capsys, answer: bytes) -> None:
-    """Another program on that port is said to be one."""
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"-ERR unknown command\r\n", "what answers there is no tasktrail"),
+        (b"HTTP/1.0 200 OK\r\n\r\n<html></html>", "what answers there is no tasktrail"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n[]", "the answer ended before its end"),
+        (b"", "no daemon answers there"),
+    ],
+)
+def test_what_answers_otherwise_is_said(capsys, answer: bytes, says: str) -> None:
+    """Another program on that port is told from a daemon, and an answer that ends early from one that does not come."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
         pool.submit(_answer_once, server, answer)
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         assert main(["alerts", "--url", url]) == 2
-    assert "what answers there is no tasktrail" in capsys.readouterr().err
+    assert says in capsys.readouterr().err
 
 
 def _answer_once(server: socket.socket, answer: bytes) -> None:
