@@ -21,7 +21,7 @@ class ChannelConfig(Protocol):
 
     @property
     def description(self) -> str:
-        """For people; holds no secret."""
+        """What it is, for people who see its name beside it; holds no secret."""
         ...
 
     def open(self) -> Channel:

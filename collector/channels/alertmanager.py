@@ -41,8 +41,8 @@ class AlertmanagerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """For people."""
-        return f"an Alertmanager, which groups and routes by itself ({self.name})"
+        """For people, beside the name."""
+        return "an Alertmanager, which groups and routes by itself"
 
     def open(self) -> AlertmanagerChannel:
         """A channel to this target."""

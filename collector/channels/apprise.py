@@ -49,8 +49,8 @@ class AppriseConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """For people: the service, and as much of the URL as may be shown."""
-        return f"{self.service} by apprise ({self.name})"
+        """For people, beside the name: the service."""
+        return f"{self.service} by apprise"
 
     def open(self) -> AppriseChannel:
         """A channel to this target."""

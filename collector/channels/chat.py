@@ -37,8 +37,8 @@ class ChatConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """For people: the service, and as much of the address as may be shown."""
-        return f"{SERVICES[self.service].title} ({self.name})"
+        """For people, beside the name: the service."""
+        return SERVICES[self.service].title
 
     def open(self) -> ChatChannel:
         """A channel to this target."""

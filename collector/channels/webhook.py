@@ -32,8 +32,8 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """For people: what will be sent, and where to."""
-        return f"Alertmanager's webhook JSON to {self.name}"
+        """For people, beside the name: what will be sent."""
+        return "Alertmanager's webhook JSON"
 
     def open(self) -> WebhookChannel:
         """A channel to this target."""

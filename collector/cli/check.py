@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias
@@ -26,7 +26,7 @@ from collector.config.shipped import shipped
 from collector.config.taskfile import load as load_contracts
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.files import read_text, unread
 from collector.promql import compile_expr
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load_parts as load_routes
@@ -59,7 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
             text = read_text(file)
             right, wrong = _reader_of(text)(str(file), text)
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(str(file), 1, 1, f"cannot be read: {error}"))
+            problems.append(unread(file, error))
         except ProblemsError as error:
             problems += error.problems
         else:
@@ -96,9 +96,10 @@ def _findings(whole: list[Whole]) -> Iterator[Problem]:
 
 
 def _remarks(whole: list[Whole]) -> Iterator[str]:
-    """What is no problem, and good to know: definitions without use, and names that nothing measures yet."""
-    found = [problem for one in whole if isinstance(one, Routing) for problem in unused(one)]
-    yield from (f"{problem} (no problem)" for problem in sorted(found))
+    """What is no problem, and good to know: what is without use, secrets that are not here, what nothing measures."""
+    routings = [one for one in whole if isinstance(one, Routing)]
+    yield from (f"{problem} (no problem)" for problem in sorted(one for each in routings for one in unused(each)))
+    yield from (f"{problem} (no problem here; `run` needs it)" for each in routings for problem in _lacking(each))
     for file in whole:
         for group in file.groups if isinstance(file, RuleFile) else ():
             for rule in group.rules:
@@ -108,6 +109,15 @@ def _remarks(whole: list[Whole]) -> Iterator[str]:
                         f"and what `{rule.name}` says of it stays silent"
                     )
                     yield str(rule.place.at("expr").content().problem(message))
+
+
+def _lacking(routing: Routing) -> Sequence[Problem]:
+    """The files with secrets that `run` would look for in vain, where the routing is right in itself."""
+    try:
+        targets.understood(routing)
+    except ProblemsError as error:
+        return error.problems
+    return ()
 
 
 def _files(path: str) -> list[Path]:
@@ -140,6 +150,10 @@ def _routes(path: str, text: str) -> tuple[Routing, list[Problem]]:
     return load_routes(path, text)
 
 
+def _nothing(path: str, _text: str) -> tuple[Whole, list[Problem]]:
+    raise ProblemsError([Problem(path, 1, 1, "this file is empty: write into it what it is for, or remove it")])
+
+
 def _contracts(path: str, text: str) -> tuple[Contracts, list[Problem]]:
     return load_contracts(path, text), []
 
@@ -160,6 +174,8 @@ READERS: dict[str, Read] = {
 
 def _reader_of(text: str) -> Read:
     """What reads a file, by the keys at its top. What is no YAML goes to the reader that says where."""
+    if not text.strip():
+        return _nothing
     try:
         node = yaml.compose(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError):

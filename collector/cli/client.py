@@ -6,22 +6,25 @@ import argparse
 import getpass
 import json
 import os
+import re
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.client import HTTPException
+from http.client import BadStatusLine, HTTPException
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from collector.config.settings import DEFAULT_LISTEN
 from collector.model.errors import TasktrailError
-from collector.model.files import read_text
+from collector.wiring.doors import token_of
 
 TIMEOUT = 30.0
 _LONGEST_ERROR = 500
+_STRANGER = "what answers there is no tasktrail: give the daemon's --url"
+_BLANK = re.compile(r"[\x00-\x20\x7f]")
 _PIECE = 64 * 1024
 
 
@@ -53,30 +56,26 @@ class Client:
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._base = arguments.url.rstrip("/")
-        if urlsplit(self._base).scheme not in ("http", "https"):
+        if not _is_address(self._base):
             raise TasktrailError(f"--url {arguments.url}: write http://HOST:PORT")
         self._headers = {"Content-Type": "application/json"}
         if arguments.token_file:
-            try:
-                token = read_text(arguments.token_file).strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise TasktrailError(f"--token-file {arguments.token_file}: cannot be read: {error}") from error
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["Authorization"] = f"Bearer {token_of(arguments.token_file).reveal()}"
 
     def copy(self, path: str, out: BinaryIO) -> None:
         """An answer that is no JSON, as it comes, to its end. Raises as `ask` does."""
-        try:
-            with self._open("GET", path, None) as answer:
-                while piece := answer.read(_PIECE):
-                    out.write(piece)
-        except HTTPException as error:
-            raise TasktrailError(f"{self._base}: the answer ended before its end; try again") from error
+        with self._open("GET", path, None) as answer:
+            while piece := answer.read(_PIECE):
+                out.write(piece)
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """The answer's JSON; None where it has none. Raises RefusedError, or TasktrailError where nobody answers."""
         with self._open(method, path, body) as answer:
             text = answer.read()
-        return json.loads(text) if text.strip() else None
+        try:
+            return json.loads(text) if text.strip() else None
+        except ValueError as error:
+            raise TasktrailError(f"{self._base}: {_STRANGER}") from error
 
     @contextmanager
     def _open(self, method: str, path: str, body: Any) -> Iterator[Any]:
@@ -87,7 +86,7 @@ class Client:
                 yield answer
         except urllib.error.HTTPError as error:
             raise RefusedError(error.code, f"{self._base}: {_said(error.read(), error.code)}") from error
-        except (urllib.error.URLError, OSError, ValueError) as error:
+        except OSError as error:
             why = getattr(error, "reason", error)
             if isinstance(why, ssl.SSLCertVerificationError):
                 raise TasktrailError(
@@ -99,6 +98,20 @@ class Client:
             raise TasktrailError(
                 f"{self._base}: no daemon answers there ({why}); start it, or give its --url"
             ) from error
+        except BadStatusLine as error:
+            raise TasktrailError(f"{self._base}: {_STRANGER}") from error
+        except HTTPException as error:
+            raise TasktrailError(f"{self._base}: the answer ended before its end; try again") from error
+
+
+def _is_address(url: str) -> bool:
+    """Whether something can be asked there."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return is_whole and parts.path.isascii() and not _BLANK.search(url)
 
 
 def _said(body: bytes, status: int) -> str:

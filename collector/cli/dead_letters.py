@@ -20,6 +20,7 @@ from collector.deadletter.ledger import Ledger
 from collector.deadletter.record import STATES, VERDICTS
 from collector.keeping.ledgerfile import ledger_found
 from collector.model.errors import TasktrailError
+from collector.model.files import why
 from collector.model.shown import shown
 from collector.state.reading import reading
 from collector.web.dead_letters import FILTERS, heading, lined, row
@@ -97,9 +98,9 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         client.show(found)
     elif arguments.by:
-        _table(_CAUSES, map(_cause, found["causes"]), "no dead letter is remembered that is so")
+        _table(_CAUSES, map(_cause, found["causes"]))
     else:
-        _table(_SHOWN, map(_record, found["dead_letters"]), "no dead letter is remembered that is so")
+        _table(_SHOWN, map(_record, found["dead_letters"]))
         if found["next"]:
             print(f"more: --after {shown(found['next'])}")
     return 0
@@ -184,7 +185,7 @@ def _output(name: str) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         part.replace(name)
     except OSError as error:
-        raise TasktrailError(f"-o {name}: cannot be written: {error.strerror or error}") from error
+        raise TasktrailError(f"-o {name}: cannot be written: {why(error)}") from error
     finally:
         part.unlink(missing_ok=True)
 
@@ -211,10 +212,10 @@ def _cause(one: dict[str, Any]) -> tuple[str, ...]:
     return one["fingerprint"], str(one["open"]), str(one["total"]), *map(shown, cells), report.clock(one["last_at"])
 
 
-def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], empty: str) -> None:
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
     listed = list(rows)
     if not listed:
-        print(empty)
+        print("no dead letter matches")
         return
     table = Table(*columns)
     for cells in listed:

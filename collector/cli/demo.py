@@ -17,6 +17,7 @@ from rich.console import Console
 
 from collector import app
 from collector.channels.log import LogChannel, LogConfig
+from collector.cli import summary
 from collector.cli.fleet import Fleet
 from collector.cli.live import LiveView
 from collector.config.settings import DEFAULT_LISTEN, Settings
@@ -87,7 +88,7 @@ def main(arguments: argparse.Namespace) -> int:
     address = free_address(DEFAULT_LISTEN)
     settings = Settings(state="none", listen=address, external_url=Url(f"http://{address}"))
     view = LiveView(console, f"http://{address}") if console.is_terminal else None
-    target = view or LogChannel(LogConfig(stream=sys.stdout))
+    heard = summary.Listener(view or LogChannel(LogConfig(stream=sys.stdout)))
 
     async def watched() -> int:
         stop = asyncio.Event()
@@ -97,8 +98,10 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.seconds is not None:
             loop.call_later(arguments.seconds, stop.set)
         drawing: list[asyncio.Task[None]] = []
+        daemons: list[Daemon] = []
 
         def started(daemon: Daemon, _port: int) -> None:
+            daemons.append(daemon)
             if view is None:
                 console.print(
                     f"the demo listens on http://{address}; the first alerts fire after about 5 s", highlight=False
@@ -107,14 +110,17 @@ def main(arguments: argparse.Namespace) -> int:
                 drawing.append(loop.create_task(view.draw(daemon)))
 
         parts = app.Parts(
-            feeds=(Feed(name="demo", build=FleetSource),), channels=(target,), rewrite=hastened, started=started
+            feeds=(Feed(name="demo", build=FleetSource),), channels=(heard,), rewrite=hastened, started=started
         )
         try:
-            return await app.run(settings, stop, parts=parts)
+            code = await app.run(settings, stop, parts=parts)
         finally:
             for task in drawing:
                 task.cancel()
             await asyncio.gather(*drawing, return_exceptions=True)
+        for daemon in daemons:
+            console.print(summary.line(daemon, heard), highlight=False, soft_wrap=True)
+        return code
 
     return asyncio.run(watched())
 

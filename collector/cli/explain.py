@@ -9,7 +9,7 @@ from collector.config.settings import Settings
 from collector.formats import capture
 from collector.formats.mapping import told
 from collector.model.errors import TasktrailError
-from collector.model.files import read_bytes
+from collector.model.files import read_bytes, why
 from collector.model.record import Batch
 
 MOST_SAMPLES = 100
@@ -23,7 +23,7 @@ def explained(path: str, configurations: list[Settings]) -> int:
     try:
         lines = read_bytes(path).splitlines()
     except OSError as error:
-        raise TasktrailError(f"--explain: cannot read {path}: {error.strerror}") from error
+        raise TasktrailError(f"--explain: cannot read {path}: {why(error)}") from error
     is_wrong = False
     for name, one in mapped:
         tell = told(one)

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from collector import __version__
 from collector.cli import (
@@ -57,9 +58,19 @@ COMMANDS: dict[str, tuple[str, Configure, Run]] = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says how a value is written that begins like an option."""
+
+    def error(self, message: str) -> NoReturn:
+        """As ever, and what to do."""
+        if message.endswith("expected one argument"):
+            message += "; a value that begins with - is written as --name=-value"
+        super().error(message)
+
+
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="tasktrail",
         description="Knows whether the work handed to a queue was done, once, in time, and who repairs it.",
     )

@@ -7,8 +7,8 @@ import os
 
 from collector.config.settings import Overrides, Settings, load, override
 from collector.documents import substitute
-from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.errors import ProblemsError
+from collector.model.files import read_text, unread
 from collector.model.secret import Secret
 
 
@@ -41,7 +41,7 @@ def read(path: str) -> Settings:
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
+        raise ProblemsError([unread(path, error)]) from error
     return load(path, text, os.environ)
 
 

@@ -14,6 +14,7 @@ from collector.cli import options
 from collector.config.source_urls import SourceUrl, UrlError, parse_source
 from collector.formats.capture import lines
 from collector.model.errors import SourceError, TasktrailError
+from collector.model.files import why
 from collector.model.record import Batch, Gap, Outcome, Receipt
 from collector.wiring.plugs import SOURCES
 
@@ -34,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
         with Path(arguments.output).open("wb") as file:
             return asyncio.run(_record(url, file, arguments.seconds))
     except OSError as error:
-        raise TasktrailError(f"cannot write {arguments.output}: {error.strerror}") from error
+        raise TasktrailError(f"cannot write {arguments.output}: {why(error)}") from error
 
 
 def _source(text: str) -> SourceUrl:

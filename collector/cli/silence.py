@@ -97,7 +97,7 @@ def duration(text: str) -> float:
     try:
         seconds = parse_duration(text)
     except ValueError as error:
-        raise TasktrailError(f"`{text}`: {error}; write 30m, 2h or 1d") from error
+        raise TasktrailError(str(error)) from error
     if not seconds > 0:
         raise TasktrailError(f"`{text}` is no time to be quiet: write 30m, 2h or 1d")
     return seconds

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from collector.cli import client, report, story, waterfall
 from collector.model.errors import TasktrailError
+from collector.model.files import why
 from collector.model.shown import shown
 
 _COLUMNS = ("task_id", "task", "queue", "state", "attempts", "worker", "error", "first_at", "last_at", "findings")
@@ -66,7 +67,7 @@ def _coverage(arguments: argparse.Namespace) -> int:
             with Path(arguments.draft).open("x", encoding="utf-8") as file:
                 file.write(found["draft"])
         except OSError as error:
-            raise TasktrailError(f"--draft {arguments.draft}: cannot be written: {error}") from error
+            raise TasktrailError(f"--draft {arguments.draft}: cannot be written: {why(error)}") from error
     if arguments.json:
         _print_json(found)
     else:

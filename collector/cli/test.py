@@ -12,7 +12,7 @@ from collector.alerting.ruletest import load
 from collector.alerting.verdict import Outcome, TestResult, duration_text, explain
 from collector.config import routefiles
 from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.files import read_text, unread, why
 from collector.promql import compile_expr
 from collector.ruletesting import rules_of, run
 
@@ -67,7 +67,7 @@ def _text(path: str) -> str:
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
+        raise ProblemsError([unread(path, error)]) from error
 
 
 def _tested(path: str, text: str) -> FileResult:
@@ -126,7 +126,7 @@ def _write_junit(path: str, results: list[FileResult]) -> None:
     try:
         ET.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
     except OSError as error:
-        raise ProblemsError([Problem(path, 1, 1, f"cannot be written: {error}")]) from error
+        raise ProblemsError([Problem(path, 1, 1, f"cannot be written: {why(error)}")]) from error
 
 
 def _fails(test: TestResult) -> bool:
@@ -154,7 +154,8 @@ def _headline(file: str, case: Outcome) -> str:
 
 def _print(result: FileResult) -> None:
     for test in result.tests:
-        print(f"{'FAIL' if _fails(test) else 'ok  '}  {result.file}: {test.name}")
+        count = f"{len(test.cases)} case{'' if len(test.cases) == 1 else 's'}"
+        print(f"{'FAIL' if _fails(test) else 'ok  '}  {result.file}: {test.name} ({count})")
         for note in test.notes:
             print(f"      note: {note}")
         if test.error:

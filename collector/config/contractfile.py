@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collector.config import taskfile
 from collector.model.contract import Contracts
-from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.errors import ProblemsError
+from collector.model.files import read_text, unread
 
 
 def load(path: str | None) -> Contracts | None:
@@ -15,5 +15,5 @@ def load(path: str | None) -> Contracts | None:
     try:
         text = read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
+        raise ProblemsError([unread(path, error)]) from error
     return taskfile.load(path, text)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from collector.alerting.ruletest import NotificationCase, TestFile
 from collector.documents.reader import unknown
-from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.errors import ProblemsError
+from collector.model.files import read_text, unread
 from collector.routing.group import Target
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load as load_text
@@ -18,7 +18,7 @@ def text_of(path: str) -> str:
     try:
         return read_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemsError([Problem(path, 1, 1, f"cannot be read: {error}")]) from error
+        raise ProblemsError([unread(path, error)]) from error
 
 
 def load(path: str) -> Routing:

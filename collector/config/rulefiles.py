@@ -9,7 +9,7 @@ from collector.alerting.rulefile import GroupSpec
 from collector.alerting.rulefile import load as load_text
 from collector.config.shipped import shipped
 from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.files import read_text, unread
 from collector.promql import compile_expr
 
 OTHERS = frozenset(("routes", "tasks"))
@@ -52,7 +52,7 @@ def read(paths: Iterable[Path], rewrite: Callable[[str], str] = str) -> list[Gro
         except ProblemsError as error:
             problems += error.problems
         except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(str(path), 1, 1, f"cannot be read: {error}"))
+            problems.append(unread(path, error))
     if problems:
         raise ProblemsError(problems)
     return specs

@@ -14,16 +14,43 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from collector.model.errors import Problem
+
 LARGEST = 64 * 1024 * 1024
 """Bytes that are read of one file; more is no file of ours."""
 PATIENCE_MS = 1000
 """How long a pipe may keep us waiting for its next bytes."""
 _PIECE = 1024 * 1024
 
+# what the system says of a file → what to do about it
+_ADVICE: dict[int | None, str] = {
+    errno.ENOENT: ": check the path",
+    errno.EACCES: ": give this user the right to it",
+    errno.EISDIR: ": name a file in it",
+    errno.EEXIST: ": remove it, or name another",
+}
+
 
 def read_text(path: str | Path, most: int = LARGEST) -> str:
     """The text of a file, its lines ended as Python's are. Raises OSError and UnicodeDecodeError."""
     return io.TextIOWrapper(io.BytesIO(read_bytes(path, most)), encoding="utf-8").read()
+
+
+def unread(path: str | Path, error: OSError | UnicodeDecodeError) -> Problem:
+    """That a file cannot be read; where it is no text, at the first byte that is none."""
+    if isinstance(error, OSError):
+        return Problem(str(path), 1, 1, f"cannot be read: {why(error)}")
+    before = error.object[: error.start]
+    line, column = before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+    byte = f"the byte 0x{error.object[error.start]:02x}"
+    return Problem(
+        str(path), line, column, f"this is no text, {byte} is not UTF-8: name a text file, or save it as UTF-8"
+    )
+
+
+def why(error: OSError) -> str:
+    """Why the system does not let us have a file, and what to do; without its name, which stands beside it."""
+    return f"{error.strerror or error}{_ADVICE.get(error.errno, '')}"
 
 
 def read_bytes(path: str | Path, most: int = LARGEST) -> bytes:

@@ -13,6 +13,7 @@ import promql_parser
 
 from collector.promql.errors import PromqlError
 from collector.promql.matchers import regex_fault
+from collector.promql.unparsed import UNPARSED, where
 
 DEEPEST = 200
 """How many brackets may be open at once, and how many operators may stand in a row."""
@@ -46,11 +47,13 @@ def parse(text: str) -> Any:
     try:
         return promql_parser.parse(text)
     except ValueError as error:
-        raise PromqlError(_told(str(error))) from error
+        raise PromqlError(_told(str(error), text)) from error
 
 
-def _told(message: str) -> str:
-    """The parser's text; where it refuses a pattern without a reason, with ours."""
+def _told(message: str, text: str) -> str:
+    """The parser's text; where it gives no reason or no place, with ours."""
+    if message == UNPARSED:
+        return f"{message}: {place}" if (place := where(text)) else message
     pattern = message.removeprefix(_REFUSED_PATTERN)
     fault = regex_fault(pattern) if pattern != message else ""
     return f"{message}: it {fault}" if fault else message

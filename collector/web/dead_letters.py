@@ -13,7 +13,7 @@ from aiohttp import web
 
 from collector.deadletter.ledger import Ledger
 from collector.deadletter.listing import MOST_LISTED, STEP, Wanted, causes, pages
-from collector.deadletter.record import STATES, DeadLetter, Entry, Verdict, checked, state_of
+from collector.deadletter.record import STATES, VERDICTS, DeadLetter, Entry, Verdict, checked, state_of
 from collector.web import answers, v2
 from collector.web.asked import limit, since
 from collector.web.view import VIEW
@@ -141,6 +141,8 @@ async def ack(request: web.Request) -> web.StreamResponse:
 async def resolve(request: web.Request) -> web.StreamResponse:
     """Somebody says what becomes of these: they are open no longer."""
     given = await v2.body(request, _Judged)
+    if given.state not in VERDICTS:
+        raise v2.Refused({"error": f"`state` says what becomes of them: it is one of {', '.join(VERDICTS)}"})
     return await _judge(request, given, given.state)
 
 

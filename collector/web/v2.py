@@ -78,7 +78,7 @@ async def body(request: web.Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(held, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused({"code": 400, "message": f'parsing body body from "" failed, because {error}'}) from error
+        raise Refused({"code": 400, "message": f"parsing the body failed, because {error}"}) from error
 
 
 def flag(request: web.Request, name: str, *, default: bool = True) -> bool:

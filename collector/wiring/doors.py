@@ -8,7 +8,7 @@ import msgspec
 
 from collector.config.settings import Settings
 from collector.model.errors import Problem, ProblemsError
-from collector.model.files import is_regular, read_text
+from collector.model.files import is_regular, read_text, unread
 from collector.model.secret import Secret
 
 
@@ -22,23 +22,29 @@ class Doors(msgspec.Struct, frozen=True):
 def read(settings: Settings) -> Doors:
     """Both. Raises ProblemsError with the problems of both files."""
     problems: list[Problem] = []
-    token = _token(settings.token_file, problems)
+    token = None
+    if settings.token_file is not None:
+        try:
+            token = token_of(settings.token_file)
+        except ProblemsError as error:
+            problems += error.problems
     tls = _tls(settings.tls_cert_file, settings.tls_key_file, problems)
     if problems:
         raise ProblemsError(problems)
     return Doors(token, tls)
 
 
-def _token(path: str | None, problems: list[Problem]) -> Secret | None:
-    if path is None:
-        return None
+def token_of(path: str) -> Secret:
+    """The bearer token in a file. Raises ProblemsError, which shows nothing of the file, where it holds no token."""
     try:
         text = read_text(path).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(path, 1, 1, f"the token cannot be read: {error}"))
-        return None
-    if not text:
-        problems.append(Problem(path, 1, 1, "the token is empty: write one line into this file"))
+    except OSError as error:
+        raise ProblemsError([unread(path, error)]) from error
+    except UnicodeDecodeError:
+        text = ""
+    if not text or not text.isascii() or not text.isprintable():
+        message = "a token is one line of ASCII characters: write it, and nothing else, into this file"
+        raise ProblemsError([Problem(path, 1, 1, message)])
     return Secret(text)
 
 

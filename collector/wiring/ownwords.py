@@ -34,6 +34,7 @@ from collector.gotext.defaults import DEFAULTS
 from collector.gotext.times import ZERO
 from collector.model.alert import Alert, Channel, Notification
 from collector.model.errors import ChannelError, Problem, ProblemsError
+from collector.model.files import unread
 from collector.model.labels import Labels
 
 
@@ -106,7 +107,7 @@ def templates_of(path: str, patterns: Sequence[str]) -> Library:
                 text = file.read_text(encoding="utf-8")
                 library = library_of(text, FUNCTIONS, library, file.name)
             except (OSError, UnicodeDecodeError) as error:
-                problems.append(Problem(name, 1, 1, f"cannot be read: {error}"))
+                problems.append(unread(name, error))
             except TemplateError as error:
                 line, column, message = str(error).split(":", 2)
                 problems.append(Problem(name, int(line), int(column), f"this is no template:{message}"))

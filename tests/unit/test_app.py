@@ -348,14 +348,25 @@ async def test_a_target_named_twice_is_refused(settings) -> None:
     assert "twice" in problem
 
 
-@pytest.mark.parametrize(("content", "word"), [("", "empty"), (" \n", "empty"), (None, "cannot be read")])
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("", "one line"),
+        (" \n", "one line"),
+        ("geheim\r\nx\n", "one line"),
+        ("gehe\x1bim", "one line"),
+        ("geh\u00e9im", "one line"),
+        (None, "cannot be read: No such file or directory: check the path"),
+    ],
+)
 async def test_a_token_must_be_there(settings, tmp_path, content: str | None, word: str) -> None:
-    """A token file without a token is refused."""
+    """A token file without a token, or with more than that, is refused, and nothing of what it holds is shown."""
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content)
     (problem,) = await problems_of(msgspec.structs.replace(settings, token_file=str(path)))
     assert word in problem
+    assert "im" not in problem
 
 
 def test_a_token_is_the_line_of_its_file(settings, tmp_path) -> None:

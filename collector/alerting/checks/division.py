@@ -52,7 +52,7 @@ def _can_be_zero(node: Any, ground: Ground) -> bool:  # noqa: PLR0911 - a table 
         case tree.NumberLiteral(val=number):
             return bool(number == 0)
         case tree.VectorSelector():
-            return ground.of(name_of(node)).kind == "gauge"
+            return ground.of(name_of(node)).kind in {"gauge", "counter"}
         case tree.AggregateExpr():
             return str(node.op) not in _COUNTING and _can_be_zero(node.expr, ground)
         case tree.Call(func=function, args=arguments):

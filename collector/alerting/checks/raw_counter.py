@@ -1,4 +1,4 @@
-"""A counter compared with a number: it only ever rises, so the alert, once it fires, never ends."""
+"""A counter as it is, alone or compared with a number: it only ever rises, so the alert, once it fires, never ends."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ _JOINING = frozenset("+*/")
 
 
 def raw_counter(subject: Subject) -> Iterator[Problem]:
-    """Comparisons of a counter's own value with a number."""
+    """Alerts on a counter's own value, and comparisons of it with a number."""
+    if subject.rule.kind == "alert" and _is_raw(subject.tree, subject.ground):
+        yield subject.wrong(f"`{text_of(subject.tree)}` is there for ever once it began: {_advice(subject.tree)}")
     for node, _ in walk(subject.tree):
         if not isinstance(node, tree.BinaryExpr) or str(node.op) not in COMPARISONS:
             continue
         for side, other in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
             if is_scalar(other) and _is_raw(side, subject.ground):
-                name = name_of(selectors(side)[0])
-                advice = f"compare increase({name}[5m]), or what it was: {name} - {name} offset 5m"
-                yield subject.wrong(f"`{text_of(node)}` compares a counter, which only ever rises: {advice}")
+                what = f"`{text_of(node)}` compares a counter, which only ever rises"
+                yield subject.wrong(f"{what}: {_advice(side)}")
+
+
+def _advice(counted: Any) -> str:
+    name = name_of(selectors(counted)[0])
+    return f"compare increase({name}[5m]), or what it was: {name} - {name} offset 5m"
 
 
 def _is_raw(node: Any, ground: Ground) -> bool:  # noqa: PLR0911 - a table in the form of a match

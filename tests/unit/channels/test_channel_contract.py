@@ -151,11 +151,12 @@ async def test_no_secret_in_any_log(channel, service, caplog, notification):
 
 
 async def test_understood(channel, service):
-    """A target's description says where it goes, and shows no secret."""
+    """A target's name says where it goes, its description what it is and not the name again; neither shows a secret."""
     for url in KINDS.values():
-        text = from_url(url.format(port=service.port, secret=SECRET)).description
-        assert "127.0.0.1" in text
-        assert SECRET not in text
+        config = from_url(url.format(port=service.port, secret=SECRET))
+        assert "127.0.0.1" in config.name
+        assert "127.0.0.1" not in config.description
+        assert SECRET not in config.name + config.description
 
 
 async def test_two_targets_have_two_names(service):

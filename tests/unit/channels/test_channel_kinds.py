@@ -158,9 +158,9 @@ def test_apprise_pace():
 )
 def test_chat_names(url, secrets):
     """In chat services' URLs every part may be the secret, so a name shows the service and nothing else."""
-    for text in (from_url(url).name, from_url(url).description):
-        assert not [secret for secret in secrets if secret in text]
-        assert f"{url.partition('://')[0]}://#" in text
+    config = from_url(url)
+    assert not [secret for secret in secrets if secret in config.name + config.description]
+    assert f"{url.partition('://')[0]}://#" in config.name
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,8 @@ def test_understood():
     """Targets are named by what they are."""
     assert from_url("log:").description == "readable blocks on standard output"
     assert from_url("log:json").description == "JSON lines on standard output"
-    assert from_url("webhook+https://u:p@[::1]:8443/x").description.startswith(
-        "Alertmanager's webhook JSON to webhook+https://[::1]:8443#"
-    )
-    assert from_url("json://localhost:8080/x").description.startswith("JSON by apprise (json://localhost:8080#")
+    assert from_url("webhook+https://u:p@[::1]:8443/x").description == "Alertmanager's webhook JSON"
+    assert from_url("json://localhost:8080/x").description == "JSON by apprise"
 
 
 async def test_log_block(notification):

@@ -46,6 +46,30 @@ def test_files_without_a_problem(capsys, tmp_path):
     assert check(capsys, path, tmp_path)[1] == ["2 files, no problem"]
 
 
+def test_an_empty_file_is_a_problem(capsys, tmp_path):
+    """What was cut to nothing is not passed as fine; a configuration in which all is commented out is."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(" \n")
+    code, _, err = check(capsys, path)
+    assert (code, err[0]) == (1, f"{path}:1:1: this file is empty: write into it what it is for, or remove it")
+    path.write_text("# grace: 5s\n")
+    assert check(capsys, path)[0] == 0
+
+
+def test_secrets_that_are_not_here_are_named(capsys, tmp_path):
+    """A routes file is right also where its secrets are elsewhere, and it is said that `run` needs them."""
+    path = tmp_path / "routes.yaml"
+    path.write_text(
+        "route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [{url_file: hook}, {url: 'http://h/'}]}]\n"
+    )
+    code, out, err = check(capsys, path)
+    assert (code, err, len(out)) == (0, [], 2)
+    assert out[0].startswith(f"{path}:2:41: this target of `webhook_configs` cannot be used: the secret file hook")
+    assert out[0].endswith("(no problem here; `run` needs it)")
+    (tmp_path / "hook").write_text("http://h/s3cret\n")
+    assert check(capsys, path) == (0, ["1 file, no problem"], [])
+
+
 def test_what_run_refuses(capsys, tmp_path, monkeypatch):
     """Paths that are not there, targets that cannot be used and an open listener are found, each at its setting."""
     monkeypatch.chdir(tmp_path)

@@ -7,10 +7,11 @@ import io
 import json
 import socket
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from collector.cli import bench, demo
+from collector.cli import bench, demo, summary
 from collector.cli.fleet import OUTAGE, REDRIVE_AT, Fleet
 from collector.cli.live import COLUMNS, LiveView
 from collector.cli.main import main
@@ -125,6 +126,56 @@ async def test_the_view_shows_what_flows_and_what_alerts(console) -> None:
         assert title in text
     for word in ("billing.charge", "payments", "DeadLetter", "firing", "ProviderTimeout"):
         assert word in text
+
+
+class Remembers:
+    """A channel that keeps what it is sent."""
+
+    name = "kept"
+    spacing_seconds = 0.0
+
+    def __init__(self) -> None:
+        self.sent: list[Notification] = []
+        self.is_closed = False
+
+    async def send(self, notification: Notification) -> None:
+        """Keep it."""
+        self.sent.append(notification)
+
+    async def close(self) -> None:
+        """The end."""
+        self.is_closed = True
+
+
+async def test_the_last_line_sums_up_what_was_shown() -> None:
+    """What flowed and went wrong, each alert once however often it was told, and how to go on."""
+    kept = Remembers()
+    heard = summary.Listener(kept)
+    async with running(
+        Settings(state="none"),
+        feeds=(Feed(name="demo", clock="event", build=Delivers),),
+        channels=(heard,),
+        rewrite=demo.hastened,
+    ) as made:
+        for step in range(12):
+            made.clock.at = T0 + step
+            made.daemon.woken()
+            await until(lambda: made.daemon._sampled_at == made.clock.at)
+        await until(lambda: any(one.status == "firing" for one in kept.sent))
+        events = [json.loads(body)["kind"] for body in Fleet(T0 - 8).due(T0)]
+        told = {alert.fingerprint for one in kept.sent for alert in one.alerts}
+        said = summary.line(made.daemon, heard)
+    assert said.startswith(
+        f"shown: {len(events):,} events, {events.count('succeeded')} tasks done, {events.count('retried')} retries, "
+        f"{events.count('dead_lettered')} dead letters, {events.count('dead_lettered')} of them open; "
+        f"{len(told)} alerts fired, 0 resolved. "
+    )
+    ended = msgspec.structs.replace(kept.sent[0].alerts[0], state="resolved")
+    for _ in range(2):
+        await heard.send(msgspec.structs.replace(kept.sent[0], alerts=(ended,)))
+    assert f"; {len(told)} alerts fired, 1 resolved. " in summary.line(made.daemon, heard)
+    await heard.close()
+    assert kept.is_closed
 
 
 async def test_the_view_keeps_the_last_alerts(console) -> None:

@@ -173,7 +173,7 @@ def test_rule_tests_go_by_a_routes_file(call, tmp_path, routes, events) -> None:
     """`notification_test` names receivers of the file; one that it does not have is a problem, as is a missing file."""
     path = tmp_path / "some_test.yaml"
     path.write_text(TESTS % "pager")
-    assert call("test", path) == (0, f"ok    {path}: unnamed#0\n2 passed, 0 failed\n", "")
+    assert call("test", path) == (0, f"ok    {path}: unnamed#0 (2 cases)\n2 passed, 0 failed\n", "")
     assert call("check", path)[0] == 0
     path.write_text(TESTS % "pagers")
     code, _, err = call("test", path)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.model.files import is_regular, read_bytes, read_text, regular
+from collector.model.errors import Problem
+from collector.model.files import is_regular, read_bytes, read_text, regular, unread, why
 
 
 def test_a_file_is_read_as_text(tmp_path: Path) -> None:
@@ -36,6 +37,32 @@ def test_what_is_no_file_is_an_error_at_once(tmp_path: Path, make: Callable[[Pat
         read_bytes(tmp_path / "a", 1000)
     with pytest.raises(OSError, match=r"regular|directory|No such"):
         regular(tmp_path / "a").close()
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "column", "byte"),
+    [(b"\xff\xfe", 1, 1, "0xff"), ("a: 1\nbä: ".encode() + b"\xea\n", 2, 5, "0xea")],
+)
+def test_what_is_no_text_is_said_at_its_place(
+    tmp_path: Path, content: bytes, line: int, column: int, byte: str
+) -> None:
+    """The first byte that is none is named with its line and column, in characters."""
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(UnicodeDecodeError) as caught:
+        read_text(tmp_path / "a")
+    message = f"this is no text, the byte {byte} is not UTF-8: name a text file, or save it as UTF-8"
+    assert unread("a", caught.value) == Problem("a", line, column, message)
+
+
+def test_what_the_system_says_of_a_file_is_advice(tmp_path: Path) -> None:
+    """Neither its numbers nor the file's name again, and what to do where that is known."""
+    with pytest.raises(FileNotFoundError) as missing:
+        read_text(tmp_path / "a")
+    assert str(unread("a", missing.value)) == "a:1:1: cannot be read: No such file or directory: check the path"
+    with pytest.raises(FileExistsError) as there:
+        tmp_path.mkdir()
+    assert why(there.value) == "File exists: remove it, or name another"
+    assert why(OSError("broken")) == "broken"
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:

@@ -1,0 +1,72 @@
+"""What a command says where the daemon cannot be asked: what is wrong, and never a traceback."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from collector.cli.main import main
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["h:9810", "ftp://h", "http://", "http://h:port", "http://h:0", "http://[::1", "http://a b", "http://h/\u00e4"],
+)
+def test_what_is_no_address_is_said(capsys, url: str) -> None:
+    """It is the call that is wrong: nobody is asked."""
+    assert main(["alerts", "--url", url]) == 2
+    assert capsys.readouterr().err == f"tasktrail alerts: --url {url}: write http://HOST:PORT\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (b"-ERR unknown command\r\n", "what answers there is no tasktrail"),
+        (b"HTTP/1.0 200 OK\r\n\r\n<html></html>", "what answers there is no tasktrail"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n[]", "the answer ended before its end"),
+        (b"", "no daemon answers there"),
+    ],
+)
+def test_what_answers_otherwise_is_said(capsys, answer: bytes, says: str) -> None:
+    """Another program on that port is told from a daemon, and an answer that ends early from one that does not come."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        pool.submit(_answer_once, server, answer)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert main(["alerts", "--url", url]) == 2
+    assert says in capsys.readouterr().err
+
+
+def _answer_once(server: socket.socket, answer: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+        connection.sendall(answer)
+
+
+def test_a_token_file_of_two_lines_is_refused_unseen(capsys, tmp_path) -> None:
+    """The call ends with what a token is, before anybody is asked, and without what the file holds."""
+    path = tmp_path / "token"
+    path.write_text("geheim\r\nx\n")
+    assert main(["alerts", "--token-file", str(path), "--url", "http://127.0.0.1:1"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"{path}:1:1: a token is one line")
+    assert "geheim" not in err
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (("-d", "-2h"), "expected one argument; a value that begins with - is written as --name=-value\n"),
+        (("--duration=-2h",), "silence: `-2h` is not a duration: write whole numbers with units"),
+    ],
+)
+def test_a_time_below_zero_is_said_to_be_none(capsys, written: tuple[str, ...], says: str) -> None:
+    """What begins like an option is said to need another form, and in that form to be no duration."""
+    try:
+        code = main(["silence", "add", *written, "-c", "x", "a=b"])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2
+    assert says in capsys.readouterr().err
