@@ -32,6 +32,7 @@ from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.record import Source
 from collector.model.secret import Secret
 from collector.routing.message import Wording
+from collector.shell import heap
 from collector.shell.axis import Axis
 from collector.shell.delivery import Delivery
 from collector.shell.heartbeat import beat
@@ -215,6 +216,7 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     working = [
         asyncio.create_task(daemon.tick(), name="tick"),
         asyncio.create_task(supervisor.watch(daemon), name="supervisor"),
+        asyncio.create_task(heap.tend(), name="heap"),
         *([] if state.store is None else [asyncio.create_task(archive.run(), name="kept trails")]),
         *_hearts(settings, daemon),
         *probing(settings, pipeline, clock, state.store),

@@ -27,11 +27,11 @@ from msgspec.structs import replace
 
 from collector import app
 from collector.bench.memory import resident
-from collector.cli import memory
 from collector.config.settings import Bounds, Settings
 from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
 from collector.model.secret import Secret
+from collector.shell import heap
 from tests.brokers.process import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -192,7 +192,7 @@ def main() -> None:
         load(sys.argv[2], float(sys.argv[3]))
         return
     seconds, rate = float(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else RATE
-    memory.give_back()
+    heap.wish()
     with tempfile.TemporaryDirectory() as folder:
         done = asyncio.run(soak(seconds, rate, Path(folder)))
     for one in done.samples[:: max(1, len(done.samples) // 20)]:

@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from collector import app
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import load as load_rules
-from collector.cli import memory, options
+from collector.cli import options
 from collector.cli.ground import ground
 from collector.cli.lines import JsonLines, TextLines, UnheldHandler
 from collector.config import routefiles, rulefiles
@@ -27,6 +27,7 @@ from collector.model.errors import TasktrailError
 from collector.model.files import read_text
 from collector.promql import compile_expr
 from collector.routing.unreachable import unreachable
+from collector.shell import heap
 from collector.shell.telemetry import log
 from collector.wiring import targets
 
@@ -70,7 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
     log_to_stderr(settings.log)
     warn(settings)
     take_descriptors()
-    memory.give_back()
+    heap.wish()
     return uvloop.run(_supervised(settings))
 
 

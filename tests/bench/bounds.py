@@ -20,11 +20,11 @@ from pathlib import Path
 
 from collector import app
 from collector.bench.memory import resident
-from collector.cli import memory
 from collector.config.settings import Bounds, Settings
 from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
 from collector.model.secret import Secret
+from collector.shell import heap
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = 2_000_000
@@ -141,7 +141,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--load"]:
         load(sys.argv[2], int(sys.argv[3]))
         return
-    memory.give_back()
+    heap.wish()
     with tempfile.TemporaryDirectory() as folder:
         is_right = asyncio.run(bounded(int(sys.argv[1]) if sys.argv[1:] else TASKS, Path(folder)))
     sys.exit(not is_right)

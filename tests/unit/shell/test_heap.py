@@ -11,9 +11,9 @@ import pytest
 BLOCKS = """
 import sys
 from collector.bench.memory import resident
-from collector.cli import memory
+from collector.shell import heap
 if sys.argv[1] == "with":
-    memory.give_back()
+    heap.wish()
 bytearray(16_000_000)  # by which glibc learns that large blocks are worth keeping
 before, small = resident(), []
 for _ in range(4):
@@ -35,3 +35,34 @@ def test_large_blocks_are_given_back() -> None:
         grown[how] = int(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
     assert grown["with"] < 2_000_000, grown
     assert grown["without"] > 4_000_000, grown
+
+
+HOLES = """
+import asyncio
+from collector.bench.memory import resident
+from collector.shell import heap
+heap.wish()
+heap.TEND_SECONDS = 0.05
+
+async def main():
+    tending = asyncio.ensure_future(heap.tend())
+    await asyncio.sleep(0)
+    blocks, held = [], []
+    for _ in range(3000):
+        blocks.append(bytearray(b"x" * 20_000))
+        held.append(bytes(1000))
+    del blocks
+    before = resident()
+    async with asyncio.timeout(60):
+        while resident() > before - 20_000_000:
+            await asyncio.sleep(0.05)
+    tending.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="another C library than glibc")
+def test_what_a_burst_leaves_free_is_given_back() -> None:
+    """Also between small blocks that are still held."""
+    subprocess.run([sys.executable, "-c", HOLES], check=True, capture_output=True, text=True)
