@@ -25,7 +25,7 @@ from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.contract import Contracts
 from collector.model.errors import ProblemsError
-from collector.model.record import Outcome, Refusals
+from collector.model.record import Outcome, Refusal, Refusals
 from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
@@ -327,17 +327,19 @@ class Daemon:
             total.add(await lane.take(batch, refusals))
         return total, refusals
 
-    async def push_traces(self, body: bytes, content_type: str) -> Outcome:
-        """Count the messaging spans of an OTLP export. Raises TooManyError."""
-        lane, total = self.pushed_to(), Outcome()
+    async def push_traces(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count the messaging spans of an OTLP export; what became of them, as `push` says it. Raises TooManyError."""
+        lane, total, refusals = self.pushed_to(), Outcome(), Refusals()
         export = push_spans.taken_apart(body, is_json="json" in content_type)
+        too_large = Refusal(0, "too_large", f"a span of more than {push_spans.LARGEST_SPAN} bytes")
         for beginning in export.too_large if export else ():
-            lane.refuse(PLACE, beginning, "too_large", f"a span of more than {push_spans.LARGEST_SPAN} bytes")
+            lane.refuse(PLACE, beginning, too_large.reason, too_large.detail)
+            refusals.add(too_large)
             total.add(Outcome(read=1, malformed=1))
         name, now = lane.axis.name, self.now()
         for batch in push_spans.batches(export, body, content_type, source=name, received_at=now):
-            total.add(await lane.take(batch))
-        return total
+            total.add(await lane.take(batch, refusals))
+        return total, refusals
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""

@@ -24,6 +24,7 @@ from collector.web import (
     dead_letters,
     exposition,
     labels,
+    partial,
     query,
     queues,
     rules,
@@ -142,15 +143,15 @@ async def push(request: web.Request) -> web.Response:
 
 
 async def traces(request: web.Request) -> web.Response:
-    """OTLP spans, protobuf or JSON: 200 with the empty answer of the protocol; 400 where the body is no export."""
+    """OTLP spans, protobuf or JSON: 200 as the protocol words it, with what could not be used; 400 where nothing could."""
     is_json = request.content_type == "application/json"
     if not is_json and request.content_type != "application/x-protobuf":
         raise web.HTTPUnsupportedMediaType(text="write Content-Type application/x-protobuf or application/json\n")
-    outcome = await _taken(request, request.app[VIEW].push_traces)
+    outcome, refusals = await _taken(request, request.app[VIEW].push_traces)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     if is_useless:
-        raise web.HTTPBadRequest(text="no span in the body could be read: see /api/sources\n")
-    return web.Response(body=b"{}" if is_json else b"", content_type=request.content_type)
+        raise web.HTTPBadRequest(text=f"no span in the body could be read: {partial.sentence(refusals)}\n")
+    return web.Response(body=partial.answer(refusals, is_json=is_json), content_type=request.content_type)
 
 
 async def _taken(request: web.Request, take: Callable[[bytes, str], Awaitable[_Counted]]) -> _Counted:

@@ -124,8 +124,8 @@ class View(Protocol):
         """Count pushed events. Returns when they are counted, with what could not be used. Raises TooManyError."""
         ...
 
-    async def push_traces(self, body: bytes, content_type: str) -> Outcome:
-        """Count the messaging spans of an OTLP export. Returns when they are counted. Raises TooManyError."""
+    async def push_traces(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count the messaging spans of an OTLP export. Returns as `push` does. Raises TooManyError."""
         ...
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:

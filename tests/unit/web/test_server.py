@@ -14,12 +14,13 @@ import msgspec
 import pytest
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.streams import StreamReader
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from collector.config.settings import Settings
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
-from collector.model.record import Gap
-from collector.web import bodies, server
+from collector.model.record import Gap, Refusal, Refusals
+from collector.web import bodies, partial, server
 from collector.web.server import ROUTES
 from collector.wiring.plugs import Feed
 from tests.unit.parts import FAILING, T0, Kept, batch, event, running, until
@@ -414,9 +415,12 @@ async def test_exported_spans_are_counted(run, http):
     [(b"{", "application/json", 400), (b"\xff", "application/x-protobuf", 400), (SPANS, "text/plain", 415)],
 )
 async def test_what_is_no_export_is_refused(run, http, body, content_type, status):
-    """Broken bodies are 400, other types 415; neither ends anything."""
+    """Broken bodies are 400 and say what is wrong with them, other types 415; neither ends anything."""
     async with http.post(f"{run.url}/v1/traces", data=body, headers={"Content-Type": content_type}) as answer:
-        assert answer.status == status
+        text = await answer.text()
+    assert answer.status == status
+    rejected = [f"1 {one.reason}: {one.detail}\n" for one in run.daemon.rejected]
+    assert [text.partition("no span in the body could be read: ")[2]] == (rejected or [""])
 
 
 @pytest.mark.parametrize(
@@ -444,9 +448,29 @@ async def test_a_span_of_megabytes_is_refused_alone(run, http):
     export = json.loads(SPANS)
     export["resourceSpans"][0]["scopeSpans"][0]["spans"].append({"name": "x" * 300_000})
     async with http.post(f"{run.url}/v1/traces", json=export, headers=OTLP) as answer:
-        assert answer.status == 200
+        assert (answer.status, await answer.json()) == (
+            200,
+            {
+                "partialSuccess": {
+                    "rejectedSpans": "1",
+                    "errorMessage": "1 too_large: a span of more than 262144 bytes",
+                }
+            },
+        )
     totals = run.daemon.pushed.axis.totals
     assert (totals.accepted, totals.malformed) == (2, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_a_partial_success_is_what_the_protocol_calls_so(count) -> None:
+    """What exporters decode is how many spans were rejected and why, and nothing where none was."""
+    refusals = Refusals()
+    for _ in range(count):
+        refusals.add(Refusal(0, "bad_time", "span a: ü"))
+    response = ExportTraceServiceResponse.FromString(partial.answer(refusals, is_json=False))
+    said = response.partial_success
+    assert (said.rejected_spans, "bad_time" in said.error_message) == (count, count > 0)
+    assert response.HasField("partial_success") == (count > 0)
 
 
 async def test_every_answer_forbids_what_pages_could_be_used_for(run, http):
