@@ -30,7 +30,7 @@ from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
 from collector.shell.axis import Axis
-from collector.shell.coverage import covered, draft
+from collector.shell.coverage import Coverage, coverage
 from collector.shell.delivery import Delivery
 from collector.shell.fullness import used
 from collector.shell.gate import Gate
@@ -291,7 +291,7 @@ class Daemon:
         """The same with those that memory has forgotten."""
         return await self.archive.page(wanted, page)
 
-    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
+    def coverage(self) -> Iterator[Coverage | None]:
         """What of the tasks that were seen nobody has declared."""
         rules = [rule for group in self.groups for rule in group.rules]
         contracts = self.pipeline.grouping.dressing.contracts
@@ -299,7 +299,7 @@ class Daemon:
             if seen is None:
                 yield None
             else:
-                yield {"tasks": covered(seen, contracts, rules), "draft": draft(seen, contracts)}
+                yield from coverage(seen, contracts, rules)
 
     @property
     def ledger(self) -> Ledger:

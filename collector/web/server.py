@@ -143,7 +143,7 @@ async def push(request: web.Request) -> web.Response:
 
 
 async def traces(request: web.Request) -> web.Response:
-    """OTLP spans, protobuf or JSON: 200 as the protocol words it, with what could not be used; 400 where nothing could."""
+    """OTLP spans, protobuf or JSON: 200 in OTLP's words, with what could not be used; 400 where nothing could."""
     is_json = request.content_type == "application/json"
     if not is_json and request.content_type != "application/x-protobuf":
         raise web.HTTPUnsupportedMediaType(text="write Content-Type application/x-protobuf or application/json\n")

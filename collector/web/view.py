@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from collector.model.record import Outcome, Refusals
 from collector.routing.desk import Desk
 from collector.series.store import Store
 from collector.shell.axis import Axis
+from collector.shell.coverage import Coverage
 from collector.shell.telemetry import Rejected
 from collector.trail.listing import Page, Wanted
 
@@ -99,8 +100,8 @@ class View(Protocol):
         """A page of what is remembered, with what only the state file has."""
         ...
 
-    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
-        """None after each short step, and at last `tasks`, what each lacks, and `draft`, ready for JSON."""
+    def coverage(self) -> Iterator[Coverage | None]:
+        """None after each short step, and at last the tasks, what each lacks, and a draft."""
         ...
 
     @property
