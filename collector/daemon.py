@@ -54,7 +54,7 @@ LONGEST_REST = 1.0
 INTRODUCED_AFTER = 5.0
 """Seconds after the start at which it is said what each source has delivered."""
 KEPT_SECONDS = 5.0
-"""So long an answer to a verdict waits for the disk."""
+"""So long an answer to what people decide waits for the disk."""
 STUCK = 10.0
 """Seconds without a step after which the loop is not healthy."""
 PATIENCE = 10.0
@@ -310,9 +310,9 @@ class Daemon:
         """Take a verdict down."""
         return self.pipeline.undertaker.judge(name, verdict, self.now())
 
-    async def settled(self) -> bool:
-        """Whether all that was decided is on the disk."""
-        return await self._keeper.settled(KEPT_SECONDS)
+    async def unkept(self) -> str:
+        """Why what was decided is not on the disk."""
+        return await self._keeper.unkept(KEPT_SECONDS)
 
     def runbook(self, name: str) -> str | None:
         """A runbook page."""

@@ -113,8 +113,8 @@ class View(Protocol):
         """Take a verdict down. Raises KeyError for no such record, and ValueError."""
         ...
 
-    async def settled(self) -> bool:
-        """Whether all that was decided is on the disk by now; without a state it never is."""
+    async def unkept(self) -> str:
+        """Why what was decided is not on the disk, after a while of waiting for it, for people; "": it is."""
         ...
 
     def runbook(self, name: str) -> str | None:
