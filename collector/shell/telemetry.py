@@ -289,7 +289,10 @@ class Telemetry:
         log.info("state: alerts, what was told of them and what is to be sent are kept in %s", directory)
         if set_aside:
             self.set_aside(set_aside)
-            left = ", ".join(f"{table} {count}" for table, count in taken_over.items()) or "nothing, all that was decided is lost"
+            left = (
+                ", ".join(f"{table} {count}" for table, count in taken_over.items())
+                or "nothing, all that was decided is lost"
+            )
             log.error("state: the file was damaged; it is set aside as %s; taken over of it: %s", set_aside, left)
 
     def set_aside(self, name: str) -> None:

@@ -53,7 +53,8 @@ def test_a_hole_of_a_whole_source_is_in_no_place(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("left", "words"), [({}, ": nothing, all that was decided is lost"), ({"alerts": 2, "silences": 1}, ": alerts 2, silences 1")]
+    ("left", "words"),
+    [({}, ": nothing, all that was decided is lost"), ({"alerts": 2, "silences": 1}, ": alerts 2, silences 1")],
 )
 def test_what_is_left_of_a_damaged_state_is_said(
     caplog: pytest.LogCaptureFixture, left: dict[str, int], words: str
