@@ -13,14 +13,16 @@ from aiohttp import web
 
 STEP = 256 * 1024
 """Bytes that are inflated in one uninterrupted step."""
-PLAIN = frozenset(("", "identity"))
-WINDOWS: dict[str, int] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+_LONGEST_NAME = 40
+"""Characters of an encoding's name, which is said again."""
+_PLAIN = frozenset(("", "identity"))
+_WINDOWS: dict[str, int] = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 """Encodings that are taken besides, and what zlib calls them."""
 _ZLIB = 8
 """The low half of a zlib stream's first byte. Some send `deflate` without that header."""
 
 
-ANSWERS: dict[str, type[web.HTTPClientError]] = {
+_ANSWERS: dict[str, type[web.HTTPClientError]] = {
     "unknown_encoding": web.HTTPUnsupportedMediaType,
     "bad_encoding": web.HTTPBadRequest,
     "cut_off": web.HTTPBadRequest,
@@ -29,7 +31,7 @@ ANSWERS: dict[str, type[web.HTTPClientError]] = {
 
 
 class BrokenError(Exception):
-    """A body that cannot be read to its end, by a reason of `ANSWERS`."""
+    """A body that cannot be read to its end, by a reason of `_ANSWERS`."""
 
     def __init__(self, reason: str, why: str) -> None:
         super().__init__(why)
@@ -37,18 +39,18 @@ class BrokenError(Exception):
 
     def answer(self) -> web.HTTPClientError:
         """What the client is told, as the last thing on its connection."""
-        told = ANSWERS[self.reason](text=f"{self}\n")
+        told = _ANSWERS[self.reason](text=f"{self}\n")
         told.force_close()
         return told
 
 
 async def pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
     """The body, decoded, in steps between which others have a turn. Raises BrokenError."""
-    encoding = request.headers.get("Content-Encoding", "").strip().lower()
-    if encoding not in WINDOWS and encoding not in PLAIN:
-        why = f"Content-Encoding {encoding} is not understood: send {' or '.join(WINDOWS)}, or the body as it is"
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()[:_LONGEST_NAME]
+    if encoding not in _WINDOWS and encoding not in _PLAIN:
+        why = f"Content-Encoding {encoding} is not understood: send {' or '.join(_WINDOWS)}, or the body as it is"
         raise BrokenError("unknown_encoding", why)
-    inflating = Inflating(encoding) if encoding in WINDOWS else None
+    inflating = Inflating(encoding) if encoding in _WINDOWS else None
     try:
         if request.transport is None:  # the client was gone before its turn came: aiohttp calls that a fault of ours
             raise ConnectionResetError
@@ -83,7 +85,7 @@ class Inflating:
         while data or is_full:
             if self.is_whole:
                 is_bare = self._encoding == "deflate" and data[0] & 0xF != _ZLIB
-                self._stream = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else WINDOWS[self._encoding])
+                self._stream = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else _WINDOWS[self._encoding])
             piece = self._stream.decompress(data, STEP)
             self.is_whole = self._stream.eof
             data = self._stream.unused_data if self.is_whole else self._stream.unconsumed_tail
