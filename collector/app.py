@@ -207,7 +207,8 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     if state.store is None:
         telemetry.said("state is kept in memory only (--state none): a restart forgets it")
     else:
-        telemetry.state_opened(str(state.directory), state.store.health.set_aside)
+        health = state.store.health
+        telemetry.state_opened(str(state.directory), health.set_aside, health.taken_over)
     keeper.restore(delivery, lost_until=clock.now() if checkpoints is None else checkpoints.lost_until)
     # What exists by now lives as long as the process: the collector need not look at it again.
     gc.set_threshold(50_000, 20, 100)

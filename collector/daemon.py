@@ -25,12 +25,12 @@ from collector.model.alert import Alert
 from collector.model.clock import Clock
 from collector.model.contract import Contracts
 from collector.model.errors import ProblemsError
-from collector.model.record import Outcome, Refusals
+from collector.model.record import Outcome, Refusal, Refusals
 from collector.routing.desk import Desk
 from collector.series.expose import families
 from collector.series.store import Store
 from collector.shell.axis import Axis
-from collector.shell.coverage import covered, draft
+from collector.shell.coverage import Coverage, coverage
 from collector.shell.delivery import Delivery
 from collector.shell.fullness import used
 from collector.shell.gate import Gate
@@ -54,7 +54,7 @@ LONGEST_REST = 1.0
 INTRODUCED_AFTER = 5.0
 """Seconds after the start at which it is said what each source has delivered."""
 KEPT_SECONDS = 5.0
-"""So long an answer to a verdict waits for the disk."""
+"""So long an answer to what people decide waits for the disk."""
 STUCK = 10.0
 """Seconds without a step after which the loop is not healthy."""
 PATIENCE = 10.0
@@ -291,7 +291,7 @@ class Daemon:
         """The same with those that memory has forgotten."""
         return await self.archive.page(wanted, page)
 
-    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
+    def coverage(self) -> Iterator[Coverage | None]:
         """What of the tasks that were seen nobody has declared."""
         rules = [rule for group in self.groups for rule in group.rules]
         contracts = self.pipeline.grouping.dressing.contracts
@@ -299,7 +299,7 @@ class Daemon:
             if seen is None:
                 yield None
             else:
-                yield {"tasks": covered(seen, contracts, rules), "draft": draft(seen, contracts)}
+                yield from coverage(seen, contracts, rules)
 
     @property
     def ledger(self) -> Ledger:
@@ -310,9 +310,9 @@ class Daemon:
         """Take a verdict down."""
         return self.pipeline.undertaker.judge(name, verdict, self.now())
 
-    async def settled(self) -> bool:
-        """Whether all that was decided is on the disk."""
-        return await self._keeper.settled(KEPT_SECONDS)
+    async def unkept(self) -> str:
+        """Why what was decided is not on the disk."""
+        return await self._keeper.unkept(KEPT_SECONDS)
 
     def runbook(self, name: str) -> str | None:
         """A runbook page."""
@@ -327,17 +327,19 @@ class Daemon:
             total.add(await lane.take(batch, refusals))
         return total, refusals
 
-    async def push_traces(self, body: bytes, content_type: str) -> Outcome:
-        """Count the messaging spans of an OTLP export. Raises TooManyError."""
-        lane, total = self.pushed_to(), Outcome()
+    async def push_traces(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count the messaging spans of an OTLP export; what became of them, as `push` says it. Raises TooManyError."""
+        lane, total, refusals = self.pushed_to(), Outcome(), Refusals()
         export = push_spans.taken_apart(body, is_json="json" in content_type)
+        too_large = Refusal(0, "too_large", f"a span of more than {push_spans.LARGEST_SPAN} bytes")
         for beginning in export.too_large if export else ():
-            lane.refuse(PLACE, beginning, "too_large", f"a span of more than {push_spans.LARGEST_SPAN} bytes")
+            lane.refuse(PLACE, beginning, too_large.reason, too_large.detail)
+            refusals.add(too_large)
             total.add(Outcome(read=1, malformed=1))
         name, now = lane.axis.name, self.now()
         for batch in push_spans.batches(export, body, content_type, source=name, received_at=now):
-            total.add(await lane.take(batch))
-        return total
+            total.add(await lane.take(batch, refusals))
+        return total, refusals
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:
         """Count a pushed body that could not be read whole."""

@@ -51,7 +51,9 @@ def main(arguments: argparse.Namespace) -> int:
         "reason": arguments.reason,
         "seconds": duration(arguments.duration),
     }
-    return _show(daemon.ask("POST", "/api/acks", body)["acks"], arguments)
+    answer = daemon.ask("POST", "/api/acks", body)
+    client.warn(answer["unkept"])
+    return _show(answer["acks"], arguments)
 
 
 def _show(acks: list[dict[str, Any]], arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import ssl
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -134,6 +135,12 @@ def seconds_of(text: str) -> float:
 def time_of(at: float) -> str:
     """A time as the API reads it."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def warn(unkept: str) -> None:
+    """What was done, and is not kept: on standard error, beside the answer."""
+    if unkept:
+        print(f"but {unkept}", file=sys.stderr)
 
 
 def show(value: Any) -> None:

@@ -143,7 +143,7 @@ def _judge(arguments: argparse.Namespace) -> int:
         for name in found["dead_letters"]:
             print(f"  {shown(name)}")
     else:
-        print(f"{count} {state}" + ("" if found["is_kept"] else "; the daemon keeps no state: a restart forgets it"))
+        print(f"{count} {state}" + (f"; {found['unkept']}" if found["unkept"] else ""))
     return 0
 
 

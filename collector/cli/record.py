@@ -92,3 +92,6 @@ class _Writer:
     def gap(self, gap: Gap) -> None:
         """Said on stderr."""
         print(f"gap in {gap.place}: {gap.estimate} records were not seen ({gap.reason})", file=sys.stderr)
+
+    def filled(self, part: float) -> None:
+        """A gap says where it is too full."""

@@ -162,6 +162,9 @@ class _Reader:
     def gap(self, gap: Gap) -> None:
         """A file has none."""
 
+    def filled(self, part: float) -> None:
+        """A file has no connections."""
+
     async def take(self, batch: Batch) -> Outcome:
         """Count a batch; its first line tells whether the file is a capture."""
         if batch.bodies and self._unpack is None:

@@ -50,11 +50,13 @@ def _add(arguments: argparse.Namespace) -> int:
         "createdBy": arguments.author,
         "comment": arguments.comment,
     }
-    made = client.Client(arguments).ask("POST", "/api/v2/silences", body)["silenceID"]
+    answer = client.Client(arguments).ask("POST", "/api/v2/silences", body)
+    made, unkept = answer["silenceID"], answer.get("unkept", "")
     if arguments.json:
-        client.show({"id": made})
+        client.show({"id": made, "unkept": unkept})
     else:
         print(made)
+        client.warn(unkept)
     return 0
 
 

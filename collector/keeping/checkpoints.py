@@ -42,7 +42,7 @@ QUIET = 5_000
 MOST_HELD = 64 * 1024 * 1024
 """Bytes that wait for a disk that does not take them."""
 CRASH, LOST = "crash", "state_lost"
-"""Reasons of gaps: pushes since the last checkpoint of a process that was killed; no state could be read."""
+"""Reasons of gaps: pushes since the last checkpoint of a process that was killed; what damaged state held."""
 EVERYTHING = 1 << 60
 
 _standing = msgspec.msgpack.Decoder(Standing)
@@ -87,7 +87,7 @@ class Checkpoints:
         """A pipeline as the newest sound checkpoint left it, or a fresh one. Problems are said."""
         for problem in self._found.problems:
             self._telemetry.state_damaged(problem)
-        for name in checkpoint.set_aside(self._found.useless):
+        for name in checkpoint.set_aside(self._found):
             self._telemetry.set_aside(name)
         for saved in self._found.saved:
             pipeline = make()
@@ -144,9 +144,17 @@ class Checkpoints:
                 self.lost_until = now
             if is_lost:
                 lane.gap(Gap(source=axis.name, place="", start=now, end=now, estimate=None, reason=LOST))
-            elif self._saved and saved and axis.is_pushed and saved.totals.read and not self._saved.commit.is_last:
+            elif self._saved and axis.is_pushed and (reason := self._why_missing(self._saved, saved)):
                 since, self.lost_until = self._saved.commit.at, now
-                lane.gap(Gap(source=axis.name, place="", start=since, end=now, estimate=None, reason=CRASH))
+                lane.gap(Gap(source=axis.name, place="", start=since, end=now, estimate=None, reason=reason))
+
+    def _why_missing(self, state: Saved, saved: SavedAxis | None) -> str:
+        """Why pushes to a source may be missing that came after the state that goes on; "": none are."""
+        if saved is not None and saved.totals.read and not state.commit.is_last:
+            return CRASH
+        newest, _ = state.chain[-1]
+        is_behind = state is not self._found.saved[0] or any(path >= newest for path in self._found.damaged)
+        return LOST if is_behind else ""
 
     def _suspects(self) -> Suspects | None:
         """The notes of what was being read when the former process died; None where the disk does not take any."""

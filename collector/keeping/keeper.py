@@ -253,10 +253,16 @@ class Keeper:
         """What stands in a row; None where it cannot be read."""
         return None if self._store is None else rows.unsent_at(self._store, row)
 
-    async def settled(self, seconds: float) -> bool:
-        """Hand over all that changed; whether it is on the disk after at most so long. Without a state it never is."""
+    async def unkept(self, seconds: float) -> str:
+        """Hand over all that changed; why it is not on the disk after at most so long, for people; "": it is."""
         self.flush()
-        return self._store is not None and await self._store.durable(seconds)
+        if self._store is None:
+            return "the daemon keeps no state: a restart forgets it"
+        last = self._store.put_all(())  # not all of it is handed over by `flush`
+        if await self._store.durable(seconds, last):
+            return ""
+        error = self._store.health.error or "it takes nothing"
+        return f"the disk does not take it ({error}): a restart before it does forgets it"
 
     async def kept(self, row: int, seconds: float) -> bool:
         """Whether a row is on the disk, after at most so long."""

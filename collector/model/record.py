@@ -124,6 +124,10 @@ class Intake(Protocol):
         """Put a hole on record."""
         ...
 
+    def filled(self, part: float) -> None:
+        """How full the source's bound on connections is, from 0 to 1."""
+        ...
+
 
 class Source(Protocol):
     """Anything we read from. Built with its own frozen options; knows nothing of formats or trails."""

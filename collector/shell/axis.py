@@ -65,6 +65,8 @@ class Axis(msgspec.Struct, kw_only=True):
     error: str = ""
     read_at: float = -math.inf
     """Wall clock of the last batch that held a record."""
+    filled: float = 0.0
+    """How full its bound on connections is, from 0 to 1, where it has one."""
 
     def place(self, name: str) -> Place:
         """The place of this name. One that was only asked for counts as not read yet."""

@@ -9,17 +9,23 @@ from __future__ import annotations
 import glob
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from collector.alerting.lifecycle import AlertRule
 from collector.alerting.rule import Rule
 from collector.model.contract import UNASSIGNED, Contract, Contracts
+from collector.model.labels import Matcher
 from collector.trail.listing import Seen
 
 ROUND = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 """Seconds that a drafted deadline may have: somebody has to remember it."""
+STEP = 100
+"""Tasks that are looked at in one uninterrupted step."""
+_FIRST_LINE = (
+    "# A first draft, of what was seen. For each task: decide its semantics, name its owner, correct the rest."
+)
 _SPARE = 3
 """A drafted deadline is at least so many times what 99 of 100 took."""
 
@@ -38,17 +44,35 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[str]
 
 
-def covered(seen: Mapping[str, Seen], contracts: Contracts | None, rules: Iterable[Rule]) -> list[Covered]:
-    """A row per task, by name."""
-    watching = [rule for rule in rules if isinstance(rule, AlertRule)]
-    declared = contracts or Contracts()
-    return [_covered(one, declared, watching) for _, one in sorted(seen.items())]
+class Coverage(msgspec.Struct, frozen=True):
+    """What is known of all tasks."""
+
+    tasks: list[Covered]
+    """By name."""
+    draft: str
+    """A tasks file for what nobody declared. To be edited: it promises what happened, not what should."""
 
 
-def _covered(one: Seen, contracts: Contracts, rules: Sequence[AlertRule]) -> Covered:
+def coverage(seen: Mapping[str, Seen], contracts: Contracts | None, rules: Iterable[Rule]) -> Iterator[Coverage | None]:
+    """None after each short step, and at last the coverage."""
+    declared, watching = contracts or Contracts(), _Watching(rules)
+    tasks: list[Covered] = []
+    entries: list[str] = []
+    for number, (_, one) in enumerate(sorted(seen.items()), 1):
+        row = _covered(one, declared, watching)
+        tasks.append(row)
+        if "contract" in row.missing:
+            entries += _entry(one)
+        if number % STEP == 0:
+            yield None
+    lines = [_FIRST_LINE, "", "tasks:" if entries else "tasks: []", *entries, ""]
+    yield Coverage(tasks, "\n".join(lines))
+
+
+def _covered(one: Seen, contracts: Contracts, watching: _Watching) -> Covered:
     queues = sorted(queue for queue in one.queues if queue)
     contract = contracts.of(one.task, queues[0] if queues else "")
-    count = sum(_is_about(rule, one.task) for rule in rules)
+    count = watching.count(one.task)
     return Covered(
         task=one.task,
         queues=queues,
@@ -72,29 +96,29 @@ def _has(one: Seen, contract: Contract, rules: int) -> dict[str, bool]:
     }
 
 
-def _is_about(rule: AlertRule, task: str) -> bool:
-    """Whether an alert of the rule can name the task."""
-    return any(
-        selector.name is not None
-        and selector.name.startswith(("task", "dead_letter"))
-        and all(matcher.matches(task) for matcher in selector.matchers if matcher.name == "task")
-        for selector in rule.inputs
-    )
+class _Watching:
+    """How many alerting rules can name a task: most can name any, and only the others are asked about each."""
 
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._of_any = 0
+        self._of_some: list[list[list[Matcher]]] = []
+        """Of a rule, for each of its selectors, what the task must match."""
+        for rule in rules:
+            chosen = [
+                [matcher for matcher in selector.matchers if matcher.name == "task"]
+                for selector in (rule.inputs if isinstance(rule, AlertRule) else ())
+                if selector.name is not None and selector.name.startswith(("task_", "tasks_", "dead_letter"))
+            ]
+            if all(chosen):
+                self._of_some.append(chosen)
+            else:
+                self._of_any += 1
 
-def draft(seen: Mapping[str, Seen], contracts: Contracts | None) -> str:
-    """A tasks file for what was seen and nobody declared. To be edited: it promises what happened, not what should."""
-    declared = contracts or Contracts()
-    lines = [
-        "# A first draft, of what was seen. For each task: decide its semantics, name its owner, correct the rest.",
-        "",
-    ]
-    rows = (one for _, one in sorted(seen.items()))
-    entries = [one for one in rows if not declared.of(one.task, min(one.queues, default="")).is_declared]
-    lines.append("tasks:" if entries else "tasks: []")
-    for one in entries:
-        lines += _entry(one)
-    return "\n".join(lines) + "\n"
+    def count(self, task: str) -> int:
+        """Of a task of this name."""
+        return self._of_any + sum(
+            any(all(matcher.matches(task) for matcher in matchers) for matchers in chosen) for chosen in self._of_some
+        )
 
 
 def _entry(one: Seen) -> list[str]:

@@ -21,6 +21,7 @@ def used(pipeline: Pipeline, waiting: Mapping[str, int], most_waiting: int) -> d
         "names": (len(parts.rows), parts.rows.cap),
         "error_names": (len(parts.errors), parts.errors.cap),
         "series": (store.catalogue.size, store.catalogue.cap),
+        "connections": (max((axis.filled for axis in pipeline.axes), default=0.0), 1.0),
         "outbox": (max(waiting.values(), default=0), most_waiting),
     }
     return {bound: min(1.0, count / most) if most else 0.0 for bound, (count, most) in rows.items()}

@@ -181,6 +181,10 @@ class Lane:
         self._telemetry.gap(gap)
         self._ingest.gap(gap)
 
+    def filled(self, part: float) -> None:
+        """How full the source's bound on connections is."""
+        self.axis.filled = part
+
     async def supervise(self, build: Callable[[], Source]) -> None:
         """Run a source until it ends or this task is cancelled; rebuild it whenever it is lost."""
         failures = 0

@@ -160,7 +160,8 @@ class Telemetry:
         if gap.estimate:
             self.add("tasktrail_source_missed_records", (gap.source,), gap.estimate)
         size = "an unknown number of" if gap.estimate is None else str(gap.estimate)
-        log.warning("source %s: gap in %s, %s records were not seen (%s)", gap.source, gap.place, size, gap.reason)
+        where = f" in {gap.place}" if gap.place else ""  # a hole of the whole source is in no place
+        log.warning("source %s: gap%s, %s records were not seen (%s)", gap.source, where, size, gap.reason)
 
     def batch_counted(self, source: str, outcome: Outcome) -> None:
         """What became of a batch."""
@@ -282,13 +283,17 @@ class Telemetry:
         """One line about the process itself: start, stop, what is switched off."""
         log.info(line, *values)
 
-    def state_opened(self, directory: str, set_aside: str) -> None:
-        """Where state is kept, and whether the file that was there was damaged."""
+    def state_opened(self, directory: str, set_aside: str, taken_over: Mapping[str, int]) -> None:
+        """Where state is kept, and whether the file that was there was damaged; the rows that are left of it."""
         self._disk_takes("store", is_so=True)
         log.info("state: alerts, what was told of them and what is to be sent are kept in %s", directory)
         if set_aside:
             self.set_aside(set_aside)
-            log.error("state: the file was damaged; it is set aside as %s, what could be read is taken over", set_aside)
+            left = (
+                ", ".join(f"{table} {count}" for table, count in taken_over.items())
+                or "nothing, all that was decided is lost"
+            )
+            log.error("state: the file was damaged; it is set aside as %s; taken over of it: %s", set_aside, left)
 
     def set_aside(self, name: str) -> None:
         """A file of the state was damaged, and has this name now."""

@@ -102,7 +102,6 @@ class _Reader:
             name=self._options.name,
             address=self._options.address,
             streams=tuple(base + _EVENTS for base in self._bases or await self._all()),
-            needs_all=False,
             start_max_age=self._options.start_max_age,
             count=self._options.count,
             chunk=self._options.count,

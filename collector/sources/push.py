@@ -19,13 +19,15 @@ import msgspec
 
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError, TooManyError
-from collector.model.record import Batch, Intake, Receipt
+from collector.model.record import Batch, Gap, Intake, Receipt
 from collector.sources.lines import LineSplitter
 
 _CHUNK = 256 * 1024
 _RECORDS = 500
 _LONGEST_LINE = 256 * 1024  # one event each; every connection may hold the beginning of one
 _GATHER = 0.01  # seconds: a worker that writes line by line makes one batch per 10 ms, not one per line
+_REFUSED_TOGETHER = 5.0
+"""Seconds whose refused connections are one gap: clients that come again and again must not push out older gaps."""
 _MODE = 0o660
 _MSGPACK = frozenset({"application/msgpack", "application/x-msgpack", "application/vnd.msgpack"})
 _RAW_JSON = msgspec.json.Decoder(msgspec.Raw)
@@ -103,7 +105,7 @@ class UnixOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     line_limit: int = _LONGEST_LINE
     most_connections: int = 1000
-    """Further ones are closed at once."""
+    """Further ones are closed at once, and what they send is a gap."""
 
 
 class UnixSource:
@@ -114,15 +116,23 @@ class UnixSource:
         self._clock = clock or SystemClock()
         self._receipt = 1
         self._open: set[asyncio.Task[None]] = set()
+        self._refused: tuple[float, asyncio.TimerHandle] | None = None
+        """Since when connections were refused of which nothing is said yet, and what will say it."""
 
     async def run(self, intake: Intake) -> None:
         """Hand over what connections send. Ends only by cancellation, or by an error of the intake."""
         failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(self._open) >= self._options.most_connections:
+                writer.close()
+                self._refuse(intake)
+                return
             task = asyncio.ensure_future(self._serve(reader, writer, intake))
             self._open.add(task)
+            self._say_used(intake)
             task.add_done_callback(self._open.discard)
+            task.add_done_callback(lambda _: self._say_used(intake))
             task.add_done_callback(lambda done: _pass_on(done, failed))
 
         with _listening(self._options.path) as listener:
@@ -135,12 +145,30 @@ class UnixSource:
                 for task in self._open:
                     task.cancel()
                 await asyncio.gather(*self._open, return_exceptions=True)
+                self._tell_refused(intake)
+
+    def _say_used(self, intake: Intake) -> None:
+        intake.filled(len(self._open) / self._options.most_connections)
+
+    def _refuse(self, intake: Intake) -> None:
+        """A connection more than there may be: what it sends is not read."""
+        if self._refused is None:
+            timer = asyncio.get_running_loop().call_later(_REFUSED_TOGETHER, self._tell_refused, intake)
+            self._refused = self._clock.now(), timer
+
+    def _tell_refused(self, intake: Intake) -> None:
+        """Put on record what refused connections have sent, if there were any."""
+        if self._refused is None:
+            return
+        (start, timer), self._refused = self._refused, None
+        timer.cancel()
+        name, place, end = self._options.name, self._options.path, self._clock.now()
+        gap = Gap(source=name, place=place, start=start, end=end, estimate=None, reason="too_many_connections")
+        intake.gap(gap)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, intake: Intake) -> None:
         splitter = LineSplitter(self._options.line_limit)
         try:
-            if len(self._open) > self._options.most_connections:
-                return
             while data := await reader.read(_CHUNK):
                 await self._take(intake, splitter.feed(data))
                 if len(data) < _CHUNK:

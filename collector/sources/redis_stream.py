@@ -48,8 +48,6 @@ class RedisStreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     groups: bool = False
     """Whether to look every second at what the consumer groups of the streams are doing."""
-    needs_all: bool = True
-    """Whether a key of another type in a stream's place is an error; else that stream is set aside and named."""
     start_max_age: float | None = 3600.0
     """How far back reading starts where there is no position, seconds; None: from the oldest entry."""
     out_of_range: Literal["oldest", "newest", "stop"] = "oldest"
@@ -163,7 +161,7 @@ class Tail:
             return
         entries = await self._read()
         behind = [key for key, found in entries.items() if len(found) == self._options.count]
-        for stream in self._readable():
+        for stream in self._streams.values():  # a key of another type has nothing to read: it holds up nobody
             await self._take(stream, entries.get(stream.key, ()), is_head=stream.key not in behind)
         await self._look(
             stream
@@ -205,10 +203,13 @@ class Tail:
             flat = await self._connection.ask("XINFO", "STREAM", stream.key)
             stream.is_other = False
         except SourceError as error:
-            stream.is_other = _WRONG in str(error) and not self._options.needs_all
+            stream.is_other = _WRONG in str(error)
             if "no such key" in str(error) or (stream.is_other and self._readable()):
                 return None
-            raise
+            if not stream.is_other:
+                raise
+            names = ", ".join(one.name for one in self._streams.values())
+            raise SourceError(f"no stream: {names} ({error})", retryable=error.retryable) from error
         return state_of(flat)
 
     def _gone(self, stream: Stream) -> None:
@@ -305,12 +306,12 @@ class Tail:
                 seconds=_BLOCK_MS / 1000 + _MARGIN,
             )
         except SourceError as error:
-            if _WRONG not in str(error):
-                self.is_too_much = connection.is_hung_up or connection.heard_bytes > 0
-            elif not self._options.needs_all:
+            if _WRONG in str(error):
                 await self._look(streams)  # which of them it is
                 if self._readable() != streams:
                     return {}
+            else:
+                self.is_too_much = connection.is_hung_up or connection.heard_bytes > 0
             raise
         return dict(reply or ())
 

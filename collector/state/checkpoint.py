@@ -99,8 +99,9 @@ class Found(msgspec.Struct, frozen=True):
     """Newest first."""
     problems: tuple[str, ...]
     """What is damaged or of another version, for people."""
-    useless: tuple[Path, ...]
-    """Files of which nothing can be used, and that something is wrong with."""
+    damaged: tuple[Path, ...]
+    """Files that do not hold what was written to them, newest first; the newest perhaps because the process was killed
+    while it wrote."""
     newest: int
     """The highest number in use; 0: none."""
 
@@ -119,20 +120,31 @@ def found(directory: Path) -> Found:
     order = sorted(files.values(), key=lambda file: file.number, reverse=True)
     saved = [one for file in order if (one := _saved(file, files)) is not None]
     problems = [f"{file.path.name}: {file.problem}" for file in order if file.problem]
-    used = {path for one in saved for path, _ in one.chain}
-    useless = [file.path for file in order if file.problem and file.path not in used]
-    return Found(tuple(saved), tuple(problems), tuple(useless), max(files, default=0))
+    went_on = {(file.begin.after, file.begin.end) for file in order if file.begin is not None}
+    damaged = [
+        file.path for file in order if file.problem and not any((file.number, end) in went_on for end in file.commits)
+    ]
+    return Found(tuple(saved), tuple(problems), tuple(damaged), max(files, default=0))
 
 
-def set_aside(useless: Sequence[Path]) -> list[str]:
-    """Put files under another name, where nothing removes them but `MOST_DAMAGED`; gives the names that worked."""
+def set_aside(found: Found) -> list[str]:
+    """Keep damaged files under another name, where nothing removes them but `MOST_DAMAGED`; the names that worked.
+
+    One whose beginning is used keeps its own name too. The newest file is left alone where its beginning is used.
+    """
     names = []
-    for path in useless:
-        aside = path.with_name(DAMAGED + path.name)
+    used = {path for one in found.saved for path, _ in one.chain}
+    aside = [path for path in found.damaged if path not in used or path.name != _name(found.newest)]
+    for path in aside:
+        kept = path.with_name(DAMAGED + path.name)
         with suppress(OSError):
-            path.rename(aside)
-            names.append(aside.name)
-    for path in useless[:1]:
+            if path not in used:
+                path.rename(kept)
+            else:
+                kept.unlink(missing_ok=True)
+                kept.hardlink_to(path)
+            names.append(kept.name)
+    for path in aside[:1]:
         for old in sorted(path.parent.glob(f"{DAMAGED}{PREFIX}*"))[:-MOST_DAMAGED]:
             with suppress(OSError):
                 old.unlink()
@@ -198,6 +210,10 @@ def _frames(path: Path) -> Iterator[tuple[str, bytes, int]]:
                 raise _DamagedError(f"byte {end}: the checksum does not fit")
             end += _FRAME.size + len(body)
             yield body[:of_name].decode("utf-8", "replace"), body[of_name:], end
+
+
+def _name(number: int) -> str:
+    return f"{PREFIX}{number:012}"
 
 
 def _frame(name: str, content: bytes) -> bytes:
@@ -309,7 +325,7 @@ class Log:
             self._file.close()
 
     def _path(self, number: int) -> Path:
-        return self._directory / f"{PREFIX}{number:012}"
+        return self._directory / _name(number)
 
     def _forget(self) -> None:
         """Remove what neither this generation nor the one before it needs."""

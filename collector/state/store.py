@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ class Health(msgspec.Struct, frozen=True):
     """The number of the first statement that is not on the disk yet: where it stays the same, the disk hangs."""
     set_aside: str
     """The name of a damaged file that was set aside at the start; "" for none."""
+    taken_over: Mapping[str, int]
+    """Rows that could be read of it, by table; only of those with any."""
 
 
 class _Queued(msgspec.Struct, frozen=True):
@@ -80,9 +82,9 @@ class _Waiter(msgspec.Struct, frozen=True):
 class Store:
     """One state file. `open_store` makes it; reading is from the caller's thread, writing from its own."""
 
-    def __init__(self, path: Path, set_aside: str = "") -> None:
+    def __init__(self, path: Path, set_aside: str, taken_over: Mapping[str, int]) -> None:
         self._path = path
-        self._set_aside = set_aside
+        self._set_aside, self._taken_over = set_aside, taken_over
         self._changed = threading.Condition()
         self._queue: deque[_Queued] = deque()
         self._under_way: list[_Queued] = []
@@ -156,7 +158,8 @@ class Store:
         """How the writing goes."""
         with self._changed:
             waiting = len(self._queue) + len(self._under_way)
-            return Health(not self._error, waiting, self._lost, self._error, self._first_waiting(), self._set_aside)
+            first, aside, rows = self._first_waiting(), self._set_aside, self._taken_over
+            return Health(not self._error, waiting, self._lost, self._error, first, aside, rows)
 
     def close(self, seconds: float = 5.0) -> bool:
         """Write what is queued, for so long at most; whether all of it was written."""
@@ -280,15 +283,11 @@ def open_store(directory: Path, stamp: str) -> Store:
     try:
         damaged = _is_damaged(path)
         aside = _set_aside(path, stamp) if damaged else None
+        path.touch(mode=0o600)
         with closing(connected(path)) as connection:
             _migrate(connection, path)
-            if aside is not None:
-                for table, row in _readable(aside):
-                    marks = ", ".join("?" * len(row))
-                    with suppress(sqlite3.Error):
-                        connection.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)  # noqa: S608 ours
-                connection.commit()
-        return Store(path, aside.name if aside is not None else "")
+            taken_over = {} if aside is None else _taken_over(connection, aside)
+        return Store(path, "" if aside is None else aside.name, taken_over)
     except (sqlite3.Error, OSError) as error:
         raise TasktrailError(f"{path}: {error}; name another --state, or none for memory only") from error
 
@@ -317,6 +316,18 @@ def _set_aside(path: Path, stamp: str) -> Path:
         if part.exists():
             part.rename(aside.with_name(aside.name + end))
     return aside
+
+
+def _taken_over(connection: sqlite3.Connection, aside: Path) -> dict[str, int]:
+    """How many rows of a damaged file could be read and were put into the new one, by table."""
+    counts: Counter[str] = Counter()
+    for table, row in _readable(aside):
+        marks = ", ".join("?" * len(row))
+        with suppress(sqlite3.Error):
+            sql = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"  # noqa: S608 ours
+            counts[table] += connection.execute(sql, row).rowcount
+    connection.commit()
+    return dict(+counts)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

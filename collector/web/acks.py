@@ -64,7 +64,7 @@ async def post(request: web.Request) -> web.StreamResponse:
     except ValueError as error:
         raise v2.Refused({"error": str(error)}) from error
     view.woken()
-    return answers.json({"acks": [listed(one) for one in made]})
+    return answers.json({"acks": [listed(one) for one in made], "unkept": await view.unkept()})
 
 
 async def delete(request: web.Request) -> web.StreamResponse:

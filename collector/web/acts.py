@@ -87,7 +87,8 @@ async def act(request: web.Request) -> web.Response:
     except ValueError as error:
         return _page("Not done", f"<p>{html.escape(str(error))}</p>", 409)
     view.woken()
-    return _page(done, "<p>You can close this page.</p>", 200)
+    unkept = await view.unkept()
+    return _page(done, f"<p>{html.escape(f'But {unkept}' if unkept else 'You can close this page')}.</p>", 200)
 
 
 def _allowed(request: web.Request) -> tuple[Link, Group | None]:

@@ -165,9 +165,9 @@ async def _judge(request: web.Request, given: _Judged, state: str) -> web.Stream
                 raise v2.Refused({"error": str(error)}, 409) from error
         if number % STEP == 0:
             await asyncio.sleep(0)
-    is_kept = await view.settled()
     view.woken()
-    return answers.json({"dead_letters": [listed(one) for one in judged], "is_kept": is_kept})
+    unkept = await view.unkept()
+    return answers.json({"dead_letters": [listed(one) for one in judged], "is_kept": not unkept, "unkept": unkept})
 
 
 async def _names(ledger: Ledger, given: _Judged, state: str, now: float) -> list[str]:

@@ -7,6 +7,7 @@ import html
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -19,9 +20,11 @@ from collector.web import (
     acks,
     acts,
     answers,
+    bodies,
     dead_letters,
     exposition,
     labels,
+    partial,
     query,
     queues,
     rules,
@@ -140,15 +143,15 @@ async def push(request: web.Request) -> web.Response:
 
 
 async def traces(request: web.Request) -> web.Response:
-    """OTLP spans, protobuf or JSON: 200 with the empty answer of the protocol; 400 where the body is no export."""
+    """OTLP spans, protobuf or JSON: 200 in OTLP's words, with what could not be used; 400 where nothing could."""
     is_json = request.content_type == "application/json"
     if not is_json and request.content_type != "application/x-protobuf":
         raise web.HTTPUnsupportedMediaType(text="write Content-Type application/x-protobuf or application/json\n")
-    outcome = await _taken(request, request.app[VIEW].push_traces)
+    outcome, refusals = await _taken(request, request.app[VIEW].push_traces)
     is_useless = outcome.malformed > 0 and outcome.malformed == outcome.read
     if is_useless:
-        raise web.HTTPBadRequest(text="no span in the body could be read: see /api/sources\n")
-    return web.Response(body=b"{}" if is_json else b"", content_type=request.content_type)
+        raise web.HTTPBadRequest(text=f"no span in the body could be read: {partial.sentence(refusals)}\n")
+    return web.Response(body=partial.answer(refusals, is_json=is_json), content_type=request.content_type)
 
 
 async def _taken(request: web.Request, take: Callable[[bytes, str], Awaitable[_Counted]]) -> _Counted:
@@ -176,8 +179,8 @@ async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> No
     """The whole body into `body`. Raises what is answered where it is too large, too slow, broken, or one too many."""
     view = request.app[VIEW]
     try:
-        async with asyncio.timeout(SLOWEST_BODY):
-            async for piece in request.content.iter_any():
+        async with asyncio.timeout(SLOWEST_BODY), aclosing(bodies.pieces(request)) as pieces:
+            async for piece in pieces:
                 body += piece
                 held["bytes"] += len(piece)
                 if len(body) > LARGEST_BODY:
@@ -187,12 +190,9 @@ async def _read(request: web.Request, body: bytearray, held: Counter[str]) -> No
                     raise web.HTTPServiceUnavailable(
                         text="too many pushes at once: send it again later\n", headers={"Retry-After": "1"}
                     )
-    except web.RequestPayloadError as error:
-        view.refuse(bytes(body[:FIRST_BYTES]), "bad_encoding", f"not encoded as its headers say: {error}")
-        request.content.feed_eof()  # nothing more is read of it, or the same error would come again from there
-        refusal = web.HTTPBadRequest(text="the body is not encoded as its headers say\n")
-        refusal.force_close()
-        raise refusal from error
+    except bodies.BrokenError as error:
+        view.refuse(bytes(body[:FIRST_BYTES]), error.reason, str(error))
+        raise error.answer() from error
     except TimeoutError as error:
         raise web.HTTPRequestTimeout(text=f"the body did not come in {SLOWEST_BODY:g} s\n") from error
 
@@ -319,8 +319,9 @@ class Listener:
 
     def __init__(self, app: web.Application, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handle_signals=False)
-
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=1.0, handle_signals=False, auto_decompress=False
+        )
         self._server: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:

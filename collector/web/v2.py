@@ -9,6 +9,7 @@ import asyncio
 import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -17,7 +18,7 @@ from aiohttp import web
 from collector.documents import Regex
 from collector.model.labels import Matcher
 from collector.routing.matchers import parse_matcher
-from collector.web import answers
+from collector.web import answers, bodies
 from collector.web.prometheus import parse_time
 
 LARGEST_BODY = 16 * 1024 * 1024
@@ -68,12 +69,14 @@ async def body(request: web.Request, kind: type[T]) -> T:
         raise Refused({"code": 415, "message": message}, 415)
     held = bytearray()
     try:
-        async with asyncio.timeout(SLOWEST_BODY):
-            async for piece in request.content.iter_any():
+        async with asyncio.timeout(SLOWEST_BODY), aclosing(bodies.pieces(request)) as pieces:
+            async for piece in pieces:
                 held += piece
                 if len(held) > LARGEST_BODY:
                     raise Refused({"code": 413, "message": f"more than {LARGEST_BODY} bytes"}, 413)
-    except (TimeoutError, web.RequestPayloadError) as error:
+    except bodies.BrokenError as error:
+        raise error.answer() from error
+    except TimeoutError as error:
         raise Refused({"code": 400, "message": f"the body could not be read: {error}"}) from error
     try:
         return msgspec.json.decode(held, type=kind)

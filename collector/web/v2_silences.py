@@ -60,7 +60,7 @@ async def silence(request: web.Request) -> web.StreamResponse:
 
 
 async def post(request: web.Request) -> web.StreamResponse:
-    """Make one, or change the one whose id is given; answers with the id that it has now."""
+    """Make one, or change the one whose id is given; answers with the id that it has now, and why it is not kept."""
     view = request.app[VIEW]
     now = view.now()
     wanted = checked(await v2.body(request, _Silence), now)
@@ -71,7 +71,8 @@ async def post(request: web.Request) -> web.StreamResponse:
     except ValueError as error:
         raise v2.Refused(str(error)) from error
     view.woken()
-    return answers.json({"silenceID": made.id})
+    unkept = await view.unkept()
+    return answers.json({"silenceID": made.id, **({"unkept": unkept} if unkept else {})})
 
 
 async def delete(request: web.Request) -> web.StreamResponse:

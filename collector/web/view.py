@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from collector.model.record import Outcome, Refusals
 from collector.routing.desk import Desk
 from collector.series.store import Store
 from collector.shell.axis import Axis
+from collector.shell.coverage import Coverage
 from collector.shell.telemetry import Rejected
 from collector.trail.listing import Page, Wanted
 
@@ -99,8 +100,8 @@ class View(Protocol):
         """A page of what is remembered, with what only the state file has."""
         ...
 
-    def coverage(self) -> Iterator[Mapping[str, Any] | None]:
-        """None after each short step, and at last `tasks`, what each lacks, and `draft`, ready for JSON."""
+    def coverage(self) -> Iterator[Coverage | None]:
+        """None after each short step, and at last the tasks, what each lacks, and a draft."""
         ...
 
     @property
@@ -112,8 +113,8 @@ class View(Protocol):
         """Take a verdict down. Raises KeyError for no such record, and ValueError."""
         ...
 
-    async def settled(self) -> bool:
-        """Whether all that was decided is on the disk by now; without a state it never is."""
+    async def unkept(self) -> str:
+        """Why what was decided is not on the disk, after a while of waiting for it, for people; "": it is."""
         ...
 
     def runbook(self, name: str) -> str | None:
@@ -124,8 +125,8 @@ class View(Protocol):
         """Count pushed events. Returns when they are counted, with what could not be used. Raises TooManyError."""
         ...
 
-    async def push_traces(self, body: bytes, content_type: str) -> Outcome:
-        """Count the messaging spans of an OTLP export. Returns when they are counted. Raises TooManyError."""
+    async def push_traces(self, body: bytes, content_type: str) -> tuple[Outcome, Refusals]:
+        """Count the messaging spans of an OTLP export. Returns as `push` does. Raises TooManyError."""
         ...
 
     def refuse(self, first_bytes: bytes, reason: str, detail: str) -> None:

@@ -47,6 +47,9 @@ class Counter:
     def gap(self, gap: Gap) -> None:
         """Of no interest here."""
 
+    def filled(self, part: float) -> None:
+        """Of no interest here."""
+
     async def take(self, batch: Batch) -> Outcome:
         """Count."""
         self.left -= len(batch.bodies)

@@ -39,6 +39,7 @@ class Notes:
         self.most = most
         self.batches: list[Batch] = []
         self.gaps: list[Gap] = []
+        self.parts: list[float] = []
         self.details: list[str] = []
         self.is_full = asyncio.Event()
 
@@ -60,6 +61,9 @@ class Notes:
 
     def gap(self, gap: Gap) -> None:
         self.gaps.append(gap)
+
+    def filled(self, part: float) -> None:
+        self.parts.append(part)
 
     @property
     def bodies(self) -> list[bytes]:

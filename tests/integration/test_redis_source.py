@@ -189,11 +189,27 @@ async def test_a_refusal_is_final(rig: RedisRig, url: dict, message: str) -> Non
 
 
 async def test_a_key_of_another_type_is_final(rig: RedisRig) -> None:
-    """A key that is no stream is an error that names it."""
-    await rig.client.set(rig.place(), "x")
+    """Keys that are no streams are an error that names them, where there is no other key to read."""
+    for lane in range(2):
+        await rig.client.set(rig.place(lane), "x")
     with pytest.raises(SourceError, match="WRONGTYPE") as caught:
         await rig.source().run(Notes())
     assert not caught.value.retryable
+    assert f"no stream: {rig.place()}, {rig.place(1)}" in str(caught.value)
+
+
+async def test_a_key_of_another_type_stops_no_other(rig: RedisRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named, counts as read to its end, so that no rule waits for it, and is read once it is a stream."""
+    monkeypatch.setattr("collector.sources.redis_stream._LOOK", 0.0)
+    await rig.client.set(rig.place(1), "x")
+    await rig.write([b"a"])
+    notes = Notes()
+    async with running(rig.source(), notes):
+        await until(lambda: notes.places.get(rig.place()) == [b"a"] and notes.heads == {rig.place(), rig.place(1)})
+        assert f"{rig.place(1)} is not read: it is no stream" in notes.details[-1]
+        await rig.client.delete(rig.place(1))
+        await rig.write([b"b"], lane=1)
+        await until(lambda: notes.places.get(rig.place(1)) == [b"b"])
 
 
 async def test_only_harmless_commands_are_sent(rig: RedisRig, redis_url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -319,6 +320,42 @@ async def test_a_state_that_cannot_be_used_leads_to_the_one_before(
     second = Setup(tmp_path, clock)
     assert second.started() == 0
     assert [gap.reason for gap in second.lane.axis.gaps] == ["state_lost"]
+
+
+def generations(folder: Path) -> list[Path]:
+    """The files, oldest first."""
+    return sorted(folder.glob("checkpoint-*"))
+
+
+def cut(path: Path) -> None:
+    """Take the end of a file away, and with it its last commit."""
+    os.truncate(path, path.stat().st_size - 8)
+
+
+async def test_pushes_that_damage_took_are_a_gap(tmp_path: Path, clock: ManualClock) -> None:
+    """Where every generation is damaged and the state goes back to before the first push, the pushes are a gap."""
+    first = Setup(tmp_path, clock)
+    await first.checkpoints.save()
+    await first.lane.take(batch([event("started", "1", T0)]))
+    await first.checkpoints.close()
+    await Setup(tmp_path, clock).checkpoints.close()
+    for path in generations(tmp_path):
+        cut(path)
+    clock.at += 5.0
+    third = Setup(tmp_path, clock)
+    assert third.started() == 0
+    assert [(gap.reason, gap.start, gap.end) for gap in third.lane.axis.gaps] == [("state_lost", T0 + 50, T0 + 55)]
+    assert third.telemetry.get("tasktrail_state_set_aside", ("damaged-checkpoint-000000000001",)) == 1
+
+
+async def test_an_end_in_order_is_no_end_where_what_followed_is_damaged(tmp_path: Path, clock: ManualClock) -> None:
+    """A generation that ended in order says nothing of the pushes that the damaged one after it held."""
+    await Setup(tmp_path, clock).checkpoints.close()
+    second = Setup(tmp_path, clock)
+    await second.lane.take(batch([event("started", "1", T0)]))
+    await second.checkpoints.close()
+    cut(generations(tmp_path)[-1])
+    assert [gap.reason for gap in Setup(tmp_path, clock).lane.axis.gaps] == ["state_lost"]
 
 
 def raises(_: object) -> None:

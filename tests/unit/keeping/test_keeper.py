@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from collector.cli.main import main
 from collector.config.settings import Settings
 from collector.keeping.remembered import Remembered
 from collector.model.alert import Notification
@@ -58,6 +61,7 @@ class Life:
         self.rules = folder / "rules.yaml"
         self.rules.write_text(FAILING)
         self.settings = Settings(state=str(folder / "state"), rules=(str(self.rules),))
+        self.database = folder / "state" / "state.db"
         self.clock = ManualClock(T0)
 
     def start(self, *channels, feeds=(), keeps_windows=False):
@@ -528,6 +532,22 @@ async def test_it_is_said_what_is_kept(life, caplog) -> None:
         async with life.start() as made:
             assert made.daemon.pipeline.telemetry.get("tasktrail_state_durable") == 0
         assert "memory only" in caplog.text
+
+
+async def test_what_people_decide_is_said_to_be_kept_or_why_not(life, monkeypatch, capsys) -> None:
+    """A full disk is not called a daemon without a state; both are said to whoever makes a silence."""
+    says = []
+    kept = life.settings.state
+    for state, statement, seconds in ((kept, "", 60.0), (kept, "BEGIN IMMEDIATE", 0.05), ("none", "", 60.0)):
+        monkeypatch.setattr("collector.daemon.KEPT_SECONDS", seconds)
+        life.settings = msgspec.structs.replace(life.settings, state=state)
+        async with life.start() as made:
+            with closing(sqlite3.connect(life.database)) as other:
+                other.execute(statement)
+                call = ["silence", "add", "a=b", "-c", "c", "--url", made.url]
+                assert await asyncio.to_thread(main, call) == 0
+        says.append(capsys.readouterr().err.partition("(")[0])
+    assert says == ["", "but the disk does not take it ", "but the daemon keeps no state: a restart forgets it\n"]
 
 
 class Again:

@@ -23,10 +23,12 @@ def test_each_bound_says_how_full_it_is() -> None:
     bodies += [event("dead_lettered", "9", T0, error="E")]
     made.ingest.count(made.axes[0], native.decode, batch(bodies), math.inf)
     made.ingest.observe()
+    made.axes[0].filled = 0.7
     full = used(made, {"a": 250, "b": 10}, 1000)
-    assert {name: full[name] for name in ("open_trails", "dead_letters", "outbox")} == {
+    assert {name: full[name] for name in ("open_trails", "dead_letters", "connections", "outbox")} == {
         "open_trails": 5 / 8,
         "dead_letters": 1 / 4,
+        "connections": 0.7,
         "outbox": 0.25,
     }
     assert 4 / 20 <= full["names"] <= 7 / 20

@@ -8,7 +8,7 @@ import pytest
 
 from collector.model.alert import Alert
 from collector.model.errors import ChannelError
-from collector.model.record import Outcome
+from collector.model.record import Gap, Outcome
 from collector.shell.telemetry import EXPOSED, METRICS, Rejected, Telemetry
 from tests.unit.parts import T0
 
@@ -43,6 +43,25 @@ def test_what_is_exposed_is_what_rules_see() -> None:
 def test_every_metric_has_a_help_text() -> None:
     """The table says for each metric what it is, in a sentence."""
     assert [name for name, (_, text, _) in METRICS.items() if not text.endswith(".")] == []
+
+
+def test_a_hole_of_a_whole_source_is_in_no_place(caplog: pytest.LogCaptureFixture) -> None:
+    """The line about a gap names the place where there is one, and leaves no empty word where there is none."""
+    for place in ("", "orders/3"):
+        Telemetry().gap(Gap(source="s", place=place, start=T0, end=T0, estimate=None, reason="crash"))
+    assert [message.partition(",")[0] for message in caplog.messages] == ["source s: gap", "source s: gap in orders/3"]
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [({}, ": nothing, all that was decided is lost"), ({"alerts": 2, "silences": 1}, ": alerts 2, silences 1")],
+)
+def test_what_is_left_of_a_damaged_state_is_said(
+    caplog: pytest.LogCaptureFixture, left: dict[str, int], words: str
+) -> None:
+    """How many rows of what were taken over, and that there were none where nothing could be read."""
+    Telemetry().state_opened("d", "state.db.damaged-1", left)
+    assert caplog.messages[-1].endswith(words)
 
 
 HAPPENINGS = [

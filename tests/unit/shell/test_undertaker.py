@@ -104,7 +104,7 @@ async def test_a_verdict_lowers_what_is_open_and_is_on_the_disk_when_it_is_answe
     async with life.start() as made:
         await life.push(made, *died("x"), *died("y"))
         made.daemon.judge(named(made, "x"), DISCARD)
-        assert await made.daemon.settled() is True
+        assert await made.daemon.unkept() == ""
         assert open_count(made) == 1
         with closing(sqlite3.connect(life.database)) as file:
             rows = file.execute("SELECT state, actor, reason FROM dead_letter_history ORDER BY number").fetchall()

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from collector.model.errors import SourceError, TooManyError
+from collector.sources import push
 from collector.sources.push import MOST_COMMAS, MOST_EVENTS, UnixOptions, UnixSource, batches, split
 from tests.contract_suites.rigs import Notes, UnixRig, running, until
 
@@ -123,8 +124,9 @@ async def test_connections_are_independent(tmp_path: Path) -> None:
     assert [receipt for batch in notes.batches for receipt in batch.receipts] == [1, 2, 3]
 
 
-async def test_too_many_connections_are_closed(tmp_path: Path) -> None:
-    """Connections over the bound are closed, and those within it go on."""
+async def test_too_many_connections_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections over the bound are closed, what they send is one gap, and those within it go on."""
+    monkeypatch.setattr(push, "_REFUSED_TOGETHER", 0.1)
     rig = UnixRig(tmp_path)
     rig.options = msgspec.structs.replace(rig.options, most_connections=1)
     notes = Notes()
@@ -133,8 +135,11 @@ async def test_too_many_connections_are_closed(tmp_path: Path) -> None:
         _, first = await asyncio.open_unix_connection(rig.place())
         first.write(b"a\n")
         await until(lambda: notes.bodies == [b"a"])
+        assert notes.parts == [1.0]
         reader, second = await asyncio.open_unix_connection(rig.place())
         assert await reader.read() == b""
+        await until(lambda: bool(notes.gaps))
+        assert [(gap.place, gap.reason) for gap in notes.gaps] == [(rig.place(), "too_many_connections")]
         first.write(b"b\n")
         await until(lambda: notes.bodies == [b"a", b"b"])
         for writer in (first, second):

@@ -192,12 +192,30 @@ def test_a_file_that_holds_nothing_is_said_and_set_aside(tmp_path: Path, harm: s
     seen = found(tmp_path)
     assert contents(tmp_path) == ["one"]
     assert [newest.name in problem for problem in seen.problems] == [True]
-    assert checkpoint.set_aside(seen.useless) == [f"damaged-{newest.name}"]
+    assert checkpoint.set_aside(seen) == [f"damaged-{newest.name}"]
     assert newest not in files(tmp_path)
     for number in range(5):
         (tmp_path / f"{checkpoint.PREFIX}9{number}").touch()
-        checkpoint.set_aside(found(tmp_path).useless)
+        checkpoint.set_aside(found(tmp_path))
     assert len(list(tmp_path.glob("damaged-*"))) == checkpoint.MOST_DAMAGED
+
+
+def test_a_file_that_goes_on_is_set_aside_too_where_it_is_damaged(tmp_path: Path) -> None:
+    """What a newer file went on from and is gone is damage, though what is left is used; a torn end is none."""
+    written(tmp_path, ("one", True), ("two", True)).close()
+    older = files(tmp_path)[0]
+    with older.open("ab") as file:
+        file.write(b"torn")
+    assert [checkpoint.set_aside(found(tmp_path)), found(tmp_path).damaged] == [[], (older,)]
+    written(tmp_path, ("three", False)).close()
+    assert found(tmp_path).damaged == ()
+    os.truncate(older, older.stat().st_size - 8)
+    seen = found(tmp_path)
+    assert contents(tmp_path) == ["one"]
+    assert seen.damaged == (older,)
+    for _ in range(2):
+        assert checkpoint.set_aside(seen) == [f"damaged-{older.name}"]
+    assert older in files(tmp_path)
 
 
 def test_a_file_has_its_name_when_it_has_its_first_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

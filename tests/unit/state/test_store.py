@@ -159,7 +159,9 @@ def test_a_damaged_file_is_set_aside_and_read_as_far_as_it_goes(tmp_path):
     path.write_bytes(content)
     again = open_store(tmp_path, "20300101")
     assert again.health.set_aside == "state.db.damaged-20300101"
-    assert again.rows("SELECT count(*) FROM acks")[0][0] > 1000
+    ((count,),) = again.rows("SELECT count(*) FROM acks")
+    assert count > 1000
+    assert again.health.taken_over == {"acks": count}
     assert (tmp_path / "state.db.damaged-20300101").stat().st_size == len(content)
     again.close()
 
@@ -169,8 +171,22 @@ def test_what_is_no_database_is_set_aside(tmp_path):
     (tmp_path / FILE).write_bytes(b"not a database" * 100)
     store = open_store(tmp_path, "x")
     assert store.health.set_aside
+    assert store.health.taken_over == {}
     assert store.rows("SELECT count(*) FROM acks") == [(0,)]
     store.close()
+
+
+def test_the_file_is_for_its_owner(tmp_path):
+    """What is made is made with mode 0600, and what SQLite puts beside it too; what was there keeps its own."""
+    store = open_store(tmp_path, "x")
+    store.put(PUT, "1", b"v")
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob(f"{FILE}*")} == dict.fromkeys(
+        (FILE, f"{FILE}-wal", f"{FILE}-shm"), 0o600
+    )
+    store.close()
+    (tmp_path / FILE).chmod(0o640)
+    open_store(tmp_path, "x").close()
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path):

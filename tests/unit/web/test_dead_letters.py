@@ -154,7 +154,7 @@ async def test_a_verdict_by_filter_spares_what_has_ended(asked) -> None:
     assert (status, len(body["dead_letters"])) == (200, 2)
     assert await asked.ids(state="discarded") == []
     status, body = await asked.post("resolve", **given)
-    assert (status, body["is_kept"], len(body["dead_letters"])) == (200, True, 2)
+    assert (status, body["is_kept"], body["unkept"], len(body["dead_letters"])) == (200, True, "", 2)
     assert await asked.ids(state="discarded") == ["p1", "p3"]
     assert await asked.ids(state="open") == ["m1"]
 

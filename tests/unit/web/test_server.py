@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
+import zlib
+from unittest.mock import Mock
 
 import aiohttp
 import msgspec
 import pytest
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.streams import StreamReader
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from collector.config.settings import Settings
 from collector.model.clock import ManualClock
 from collector.model.errors import SourceError
-from collector.model.record import Gap
-from collector.web import server
+from collector.model.record import Gap, Refusal, Refusals
+from collector.web import bodies, partial, server
 from collector.web.server import ROUTES
 from collector.wiring.plugs import Feed
 from tests.unit.parts import FAILING, T0, Kept, batch, event, running, until
@@ -73,6 +79,10 @@ PACKED = msgspec.msgpack.encode([json.loads(SENT), json.loads(STARTED)])
         (SENT + b"\r\n" + STARTED, {"Content-Type": "application/x-www-form-urlencoded"}),
         (PACKED, {"Content-Type": "application/octet-stream"}),
         (gzip.compress(SENT + b"\n" + STARTED), {"Content-Encoding": "gzip"}),
+        (gzip.compress(SENT + b"\n") + gzip.compress(STARTED), {"Content-Encoding": "GZIP"}),
+        (zlib.compress(SENT + b"\n" + STARTED), {"Content-Encoding": "deflate"}),
+        (zlib.compress(SENT + b"\n" + STARTED, wbits=-15), {"Content-Encoding": "deflate"}),
+        (SENT + b"\n" + STARTED, {"Content-Encoding": "identity"}),
     ],
 )
 async def test_a_push_is_answered_when_it_is_counted(http, run, body: bytes, headers: dict[str, str]) -> None:
@@ -173,11 +183,53 @@ async def test_an_id_may_hold_anything(http, run) -> None:
     assert (await get(http, run, "/api/tasks/a%2Fb%0Ac"))[0] == 200
 
 
-async def test_a_push_that_is_not_encoded_as_it_says(http, run) -> None:
-    """A body that is no gzip though it says so is a bad request, counted by its reason."""
-    async with http.post(f"{run.url}/v1/events", data=b"no gzip", headers={"Content-Encoding": "gzip"}) as answer:
-        assert answer.status == 400
-    assert [one.reason for one in run.daemon.rejected] == ["bad_encoding"]
+@pytest.mark.parametrize(
+    ("body", "encoding", "status", "reason", "words"),
+    [
+        (b"no gzip", "gzip", 400, "bad_encoding", "not encoded as its headers say"),
+        (gzip.compress(SENT + b"\n")[:-9], "gzip", 400, "bad_encoding", "ends before its gzip stream"),
+        (gzip.compress(SENT + b"\n") + b"more", "gzip", 400, "bad_encoding", "not encoded as its headers say"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "zstd", 415, "unknown_encoding", "send gzip or deflate, or the body as it is"),
+    ],
+)
+async def test_a_push_that_is_not_encoded_as_it_says(http, run, body, encoding, status, reason, words) -> None:
+    """A body that is not what its headers say, or that ends too early, is refused whole, and counted by its reason."""
+    async with http.post(f"{run.url}/v1/events", data=body, headers={"Content-Encoding": encoding}) as answer:
+        assert (answer.status, words in await answer.text()) == (status, True)
+    assert [one.reason for one in run.daemon.rejected] == [reason]
+    assert run.daemon.axes[0].totals.accepted == 0
+
+
+def test_a_body_is_inflated_in_short_steps() -> None:
+    """However it is cut on its way, and however much comes of little, no step gives more than its bound."""
+    body = b"".join(b"%d" % number for number in range(300_000)) + b"x" * 3 * bodies.STEP
+    for encoding, wire in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body, wbits=-15))):
+        for size in (997, len(wire)):
+            inflating = bodies.Inflating(encoding)
+            steps = [part for at in range(0, len(wire), size) for part in inflating.feed(wire[at : at + size])]
+            assert b"".join(steps) == body
+            assert inflating.is_whole
+            assert max(map(len, steps)) <= bodies.STEP
+
+
+async def test_a_client_that_is_gone_before_its_turn_has_hung_up() -> None:
+    """Nothing is read of its body: the library would call that an error of ours."""
+    protocol = BaseProtocol(asyncio.get_running_loop())
+    gone = Mock(headers={}, transport=protocol.transport, content=StreamReader(protocol, 2**16))
+    with pytest.raises(bodies.BrokenError) as caught:
+        await anext(bodies.pieces(gone))
+    assert caught.value.reason == "cut_off"
+
+
+async def test_a_client_that_hangs_up_is_no_fault_of_ours(run, caplog) -> None:
+    """It is counted by its reason, and is no error of ours."""
+    address = run.url.removeprefix("http://").split(":")
+    for _ in range(50):
+        with socket.create_connection((address[0], int(address[1]))) as client:
+            client.sendall(b"POST /v1/events HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+    await until(lambda: run.daemon.axes[0].totals.malformed == 50)
+    assert {one.reason for one in run.daemon.rejected} == {"cut_off"}
+    assert not [one for one in caplog.records if one.exc_info or one.levelname == "ERROR"]
 
 
 async def test_a_pushed_failure_alerts(http, run) -> None:
@@ -363,9 +415,12 @@ async def test_exported_spans_are_counted(run, http):
     [(b"{", "application/json", 400), (b"\xff", "application/x-protobuf", 400), (SPANS, "text/plain", 415)],
 )
 async def test_what_is_no_export_is_refused(run, http, body, content_type, status):
-    """Broken bodies are 400, other types 415; neither ends anything."""
+    """Broken bodies are 400 and say what is wrong with them, other types 415; neither ends anything."""
     async with http.post(f"{run.url}/v1/traces", data=body, headers={"Content-Type": content_type}) as answer:
-        assert answer.status == status
+        text = await answer.text()
+    assert answer.status == status
+    rejected = [f"1 {one.reason}: {one.detail}\n" for one in run.daemon.rejected]
+    assert [text.partition("no span in the body could be read: ")[2]] == (rejected or [""])
 
 
 @pytest.mark.parametrize(
@@ -393,9 +448,29 @@ async def test_a_span_of_megabytes_is_refused_alone(run, http):
     export = json.loads(SPANS)
     export["resourceSpans"][0]["scopeSpans"][0]["spans"].append({"name": "x" * 300_000})
     async with http.post(f"{run.url}/v1/traces", json=export, headers=OTLP) as answer:
-        assert answer.status == 200
+        assert (answer.status, await answer.json()) == (
+            200,
+            {
+                "partialSuccess": {
+                    "rejectedSpans": "1",
+                    "errorMessage": "1 too_large: a span of more than 262144 bytes",
+                }
+            },
+        )
     totals = run.daemon.pushed.axis.totals
     assert (totals.accepted, totals.malformed) == (2, 1)
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_a_partial_success_is_what_the_protocol_calls_so(count) -> None:
+    """What exporters decode is how many spans were rejected and why, and nothing where none was."""
+    refusals = Refusals()
+    for _ in range(count):
+        refusals.add(Refusal(0, "bad_time", "span a: ü"))
+    response = ExportTraceServiceResponse.FromString(partial.answer(refusals, is_json=False))
+    said = response.partial_success
+    assert (said.rejected_spans, "bad_time" in said.error_message) == (count, count > 0)
+    assert response.HasField("partial_success") == (count > 0)
 
 
 async def test_every_answer_forbids_what_pages_could_be_used_for(run, http):
