@@ -183,7 +183,7 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
     archive = daemon.archive = Archive(pipeline, clock, state.store, state.directory, most)
     pulled = lanes(settings, parts, daemon, clock)
     if checkpoints is not None:
-        checkpoints.place(daemon.lanes, daemon.gate)
+        checkpoints.place(daemon.lanes, daemon.gate, keeper.unkept)
     listener = Listener(
         application(
             daemon,

@@ -8,7 +8,7 @@ bound; beyond it the next one says all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ PERIOD = 1.0
 """Seconds between two checkpoints while anything changes: with the time of the writing, at most 2 s are lost."""
 IDLE_PERIOD = 60.0
 """The same while nothing does: the frontier moves all the same."""
+DECIDED_SECONDS = 1.0
+"""So long a checkpoint waits at most for what was decided on the way to it to be on the disk."""
 STEP = 0.005
 """Seconds of one uninterrupted step, as far as single parts allow."""
 QUIET = 5_000
@@ -128,9 +130,12 @@ class Checkpoints:
     def _take_places(self, part: Part) -> None:
         self._axes = {axis.name: axis for axis in _places.decode(part[1])}
 
-    def place(self, lanes: Sequence[Lane], gate: Gate) -> None:
-        """Let each source go on where it was; what is known to be missing is put on record. `gate`: theirs."""
-        self._gate = gate
+    def place(self, lanes: Sequence[Lane], gate: Gate, decided: Callable[[float], Awaitable[object]]) -> None:
+        """Let each source go on where it was; what is known to be missing is put on record. `gate`: theirs.
+
+        `decided`: waits, for at most so many seconds, until all decisions so far are on the disk.
+        """
+        self._gate, self._decided = gate, decided
         now = self._clock.now()
         suspects = self._suspects()
         is_lost = self._saved is None and bool(self._found.problems or self._found.saved)
@@ -214,6 +219,8 @@ class Checkpoints:
             self._habits.restart()
         async with self._gate.closed():
             parts, busy = await self._taken(EVERYTHING if self._is_alone else QUIET)
+        # Sources go on behind what led to them: decisions that are not on the disk by then would never be made.
+        await self._decided(DECIDED_SECONDS)
         self._held.append(_Group(parts, Commit(at, self._trails.is_whole, is_last), begins))
         try:
             size = await asyncio.to_thread(self._write)

@@ -28,6 +28,7 @@ from collector.shell.pipeline import Limits, Pipeline
 from collector.shell.telemetry import Telemetry
 from collector.shell.ticker import Target
 from collector.shell.undertaker import EXPIRES, LENGTH, OLDEST_AGE, UNREVIEWED_AGE
+from collector.state import checkpoint
 from collector.trail import saving as trail_saving
 from collector.trail.keep import Bounds
 from collector.trail.listing import Wanted
@@ -243,8 +244,12 @@ class Setup:
         self.pipeline = self.checkpoints.restored(made)
         axis = self.pipeline.axes[0]
         axis.clock, axis.is_pushed = "event", True
-        self.lane = Lane(axis, native.decode, self.pipeline.ingest, clock, self.telemetry, lambda: None)
-        self.checkpoints.place([self.lane], Gate())
+        self.gate = Gate()
+        self.lane = Lane(axis, native.decode, self.pipeline.ingest, clock, self.telemetry, lambda: None, self.gate)
+        self.checkpoints.place([self.lane], self.gate, self.decided)
+
+    async def decided(self, seconds: float) -> None:
+        """There is nothing else that is kept."""
 
     def started(self) -> float:
         """How many starts are counted."""
@@ -269,6 +274,22 @@ async def test_a_stop_in_order_leaves_no_gap(tmp_path: Path, clock: ManualClock)
     assert second.started() == 1
     assert second.lane.axis.totals.read == 1
     assert second.lane.axis.gaps == []
+
+
+async def test_what_was_decided_is_on_the_disk_before_the_positions_are(tmp_path: Path, clock: ManualClock) -> None:
+    """Else a crash in between loses a decision for ever: sources go on behind what led to it. Reading does not wait."""
+    first = Setup(tmp_path, clock)
+    found: list[int] = []
+
+    async def decided(_: float) -> None:
+        await first.lane.take(batch([event("started", "2", T0)]))  # would hang at a closed gate
+        found.append(len(checkpoint.found(tmp_path).saved))
+
+    first.checkpoints.place([first.lane], first.gate, decided)
+    await first.lane.take(batch([event("started", "1", T0)]))
+    assert await first.checkpoints.save()
+    assert found == [0]
+    assert Setup(tmp_path, clock).started() == 1
 
 
 async def test_what_the_disk_does_not_take_is_written_with_the_next(
