@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from Cython.Build import cythonize
@@ -36,14 +37,16 @@ class CustomBuildHook(BuildHookInterface[Any]):
         """Compile, and let the wheel have it."""
         if self.target_name != "wheel":
             return
-        made = Path(self.directory) / "core"
-        shutil.rmtree(made, ignore_errors=True)
+        self._made = TemporaryDirectory()
+        made = Path(self._made.name)
         extensions = cythonize(
-            [Extension(module, [source(module)], optional=True) for module in CORE],
+            [Extension(module, [source(module)]) for module in CORE],
             build_dir=str(made / "c"),
             compiler_directives=DIRECTIVES,
             quiet=True,
         )
+        for extension in extensions:  # of what it is given `cythonize` keeps less than that
+            extension.optional = True
         command = Distribution({"name": "tasktrail", "ext_modules": extensions}).get_command_obj("build_ext")
         command.build_lib, command.build_temp = str(made / "lib"), str(made / "temp")
         command.ensure_finalized()
@@ -55,7 +58,15 @@ class CustomBuildHook(BuildHookInterface[Any]):
                 continue
             place = str(Path(source(module)).parent / built.name)
             if version == "editable":
-                shutil.copy(built, Path(self.root) / place)
+                # Not over one that is loaded: whoever runs it would call into the middle of the other.
+                beside = Path(shutil.copy(built, f"{Path(self.root) / place}.new"))
+                beside.replace(Path(self.root) / place)
             else:
                 build_data["force_include"][str(built)] = place
                 build_data["infer_tag"], build_data["pure_python"] = True, False
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """The wheel is made."""
+        del version, build_data, artifact_path
+        if self.target_name == "wheel":
+            self._made.cleanup()

@@ -26,7 +26,6 @@ import msgspec
 from msgspec.structs import replace
 
 from collector import app
-from collector.bench.memory import resident
 from collector.config.settings import Bounds, Settings
 from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
@@ -134,7 +133,7 @@ def sampled(began: float, daemon: Daemon) -> Sample:
     gc.collect()
     return Sample(
         at=time.monotonic() - began,
-        rss=resident(),
+        rss=heap.resident(),
         descriptors=len(os.listdir("/proc/self/fd")),  # noqa: PTH208 - it is asked for the number alone
         tasks=len(asyncio.all_tasks()),
         objects=len(gc.get_objects()),

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from collector.bench.load import QUEUES, TASKS
 from collector.model.event import Event, Kind
+from collector.shell.heap import resident
 from collector.trail.keep import Bounds
 from collector.trail.rows import Errors, Rows
 from collector.trail.stitcher import Stitcher
@@ -21,11 +20,6 @@ from collector.trail.transitions import Transitions
 
 BATCH = 500
 LIFE: tuple[tuple[Kind, str | None], ...] = (("sent", None), ("received", "worker-1"), ("started", "worker-1"))
-
-
-def resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def costs(count: int) -> tuple[float, float, float]:

@@ -219,9 +219,9 @@ class Checkpoints:
             self._habits.restart()
         async with self._gate.closed():
             parts, busy = await self._taken(EVERYTHING if self._is_alone else QUIET)
+        self._held.append(_Group(parts, Commit(at, self._trails.is_whole, is_last), begins))
         # Sources go on behind what led to them: decisions that are not on the disk by then would never be made.
         await self._decided(DECIDED_SECONDS)
-        self._held.append(_Group(parts, Commit(at, self._trails.is_whole, is_last), begins))
         try:
             size = await asyncio.to_thread(self._write)
         except OSError as error:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import os
+from pathlib import Path
 
 _MIB = 1024 * 1024
 _WISHES = (
@@ -17,11 +19,11 @@ _WISHES = (
 """Parameters of mallopt (malloc.h) and their values."""
 TEND_SECONDS = 60.0
 WORTH_WHILE = 8 * _MIB
-"""Bytes that have become free between what is held, since they were last given back."""
+"""Bytes that have come into memory since the last time, and that lie free between what is held."""
 
 
 class _Info(ctypes.Structure):
-    """glibc's `struct mallinfo2`, of its main heap."""
+    """glibc's `struct mallinfo2`."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -43,18 +45,26 @@ def wish() -> None:
             mallopt(parameter, value)
 
 
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 async def tend() -> None:
-    """For ever: after a burst, give back the pages of the heap that it has left free. Beside the loop."""
+    """For ever: after a burst, give back the pages of the heap that it has left free.
+
+    In a thread, but who wants memory meanwhile waits: some milliseconds, of a heap with hundreds of megabytes free some
+    tens; so not before it is worth while.
+    """
     library = ctypes.CDLL(None)
     info, trim = getattr(library, "mallinfo2", None), getattr(library, "malloc_trim", None)
     if info is None or trim is None:
         return
     info.restype = _Info
-    free = info().fordblks
+    before = resident()
     while True:
         await asyncio.sleep(TEND_SECONDS)
-        is_worth_while = info().fordblks > free + WORTH_WHILE
-        if is_worth_while:
+        before = min(before, resident())
+        if resident() > before + WORTH_WHILE and info().fordblks > WORTH_WHILE:
             await asyncio.to_thread(trim, _MIB)
-        now = info().fordblks
-        free = now if is_worth_while else min(free, now)
+            before = resident()

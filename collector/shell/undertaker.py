@@ -79,7 +79,7 @@ class Undertaker:
                     index = number if decoded.sources is None else decoded.sources[number]
                     found = self._dated(dead_places.found(batch, index, event, ats[number]))
                     waiting = self._unopened.get((home, event.task_id), found)
-                    self._unopened[home, event.task_id] = joined(found, waiting)
+                    self._unopened[home, event.task_id] = joined(waiting, found)
         self.turned()
         for event in told:
             known = self.ledger.latest(home, event.task_id)

@@ -167,13 +167,14 @@ def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - a call per step 
             trail.started_at = at
             code_ats.append(at)
             ready = trail.sent_time
-            ready = max(ready, trail.eta)
+            if trail.eta > ready:
+                ready = trail.eta
             if ready and time >= ready:
                 marks |= M_WAITED
                 sent_at = trail.sent_at
                 measures.append(row * 3 + WAIT)
                 seconds.append(time - ready)
-                measured_ats.append(max(sent_at, at))
+                measured_ats.append(at if at > sent_at else sent_at)
                 witnesses.append(task_id)
             if not marks & m_end:
                 marks |= m_up
@@ -190,7 +191,7 @@ def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - a call per step 
                     marks |= m_ran
                     measures.append(row * 3 + RUN)
                     seconds.append(trail.end_time - time)
-                    measured_ats.append(max(trail.end_at, at))
+                    measured_ats.append(at if at > trail.end_at else trail.end_at)
                     witnesses.append(task_id)
         elif kind > started:
             trail.end_time = time
@@ -220,12 +221,12 @@ def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - a call per step 
                 marks |= m_ran
                 measures.append(row * 3 + RUN)
                 seconds.append(time - trail.started_time)
-                measured_ats.append(max(trail.started_at, at))
+                measured_ats.append(at if at > trail.started_at else trail.started_at)
                 witnesses.append(task_id)
             if marks & flying == m_up:
                 marks |= m_down
                 codes.append(row * stride + FLIGHT_DOWN)
-                code_ats.append(max(trail.started_at, at))
+                code_ats.append(at if at > trail.started_at else trail.started_at)
             if kind != RETRIED:
                 sent_time, sent_at = trail.sent_time, trail.sent_at
                 if trail.facts:
@@ -234,7 +235,7 @@ def stitch(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - a call per step 
                     marks |= M_TOTALLED
                     measures.append(row * 3 + TOTAL)
                     seconds.append(time - sent_time)
-                    measured_ats.append(max(sent_at, at))
+                    measured_ats.append(at if at > sent_at else sent_at)
                     witnesses.append(task_id)
         elif kind == RECEIVED:
             trail.received_time = time

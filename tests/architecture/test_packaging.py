@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +39,27 @@ def test_the_wheel_holds_the_code_and_what_users_may_name(tmp_path):
     for path in (ROOT / "collector").rglob("*.py"):
         assert str(path.relative_to(ROOT)) in names
     assert not [name for name in names if name.startswith(("tests/", "rules/"))]
+
+
+@pytest.mark.slow
+def test_without_a_compiler_it_is_installed_as_python(tmp_path):
+    """The core is a matter of speed alone: nobody needs a compiler to install a monitor."""
+    call = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(
+        call, cwd=ROOT, check=True, capture_output=True, text=True, env={**os.environ, "CC": "/nonexistent/cc"}
+    )
+    (made,) = tmp_path.iterdir()
+    assert made.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".so")]
+    assert "is not compiled" in done.stdout + done.stderr
+
+
+def test_what_the_image_copies_is_given_to_its_builder():
+    """A file that `.dockerignore` leaves out is not there, whatever the Dockerfile says."""
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert ignored[0] == "*"
+    copies = re.findall(r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert {f"!{name}" for line in copies for name in line.split()} <= set(ignored)
 
 
 def test_the_unit_leaves_time_to_drain():

@@ -19,7 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from collector import app
-from collector.bench.memory import resident
 from collector.config.settings import Bounds, Settings
 from collector.config.source_urls import parse_source
 from collector.daemon import Daemon
@@ -89,7 +88,7 @@ async def bounded(count: int, folder: Path) -> bool:
     while not path.exists():  # noqa: ASYNC110 - the source makes it when it is up
         await asyncio.sleep(0.05)
     gc.collect()
-    before = highest = resident()
+    before = highest = heap.resident()
     began = told = moved = time.monotonic()
     call = [sys.executable, "-m", "tests.bench.bounds", "--load", str(path), str(count)]
     loading = subprocess.Popen(call, cwd=ROOT)  # noqa: ASYNC220 - it runs beside us
@@ -98,7 +97,7 @@ async def bounded(count: int, folder: Path) -> bool:
         while seen < 2 * count:
             await asyncio.sleep(0.2)
             read = sum(axis.totals.read for axis in daemon.axes)
-            highest, now = max(highest, resident()), time.monotonic()
+            highest, now = max(highest, heap.resident()), time.monotonic()
             seen, moved = read, now if read > seen else moved
             assert now - moved < NO_PROGRESS, f"stuck at {seen}"
             if now - told > 10:

@@ -10,19 +10,18 @@ import pytest
 
 BLOCKS = """
 import sys
-from collector.bench.memory import resident
 from collector.shell import heap
 if sys.argv[1] == "with":
     heap.wish()
 bytearray(16_000_000)  # by which glibc learns that large blocks are worth keeping
-before, small = resident(), []
+before, small = heap.resident(), []
 for _ in range(4):
     large = []
     for _ in range(10):
         large.append(bytearray(b"x" * 4_000_000))
         small.append(bytes(1000))
     del large
-print(resident() - before)
+print(heap.resident() - before)
 """
 
 
@@ -39,7 +38,6 @@ def test_large_blocks_are_given_back() -> None:
 
 HOLES = """
 import asyncio
-from collector.bench.memory import resident
 from collector.shell import heap
 heap.wish()
 heap.TEND_SECONDS = 0.05
@@ -52,9 +50,9 @@ async def main():
         blocks.append(bytearray(b"x" * 20_000))
         held.append(bytes(1000))
     del blocks
-    before = resident()
+    before = heap.resident()
     async with asyncio.timeout(60):
-        while resident() > before - 20_000_000:
+        while heap.resident() > before - 20_000_000:
             await asyncio.sleep(0.05)
     tending.cancel()
 
