@@ -198,7 +198,7 @@ class Checkpoints:
         """Whether anything has, that a crash would lose."""
         pipeline = self._pipeline
         seen = [
-            (axis.totals.read, len(axis.gaps), [place.position for place in axis.places.values()])
+            (axis.totals.read, axis.gaps[-1:], [place.position for place in axis.places.values()])
             for axis in pipeline.axes
         ]
         is_touched = self._trails.is_touched or self._habits.is_touched

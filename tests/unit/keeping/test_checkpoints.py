@@ -19,6 +19,7 @@ from collector.model.clock import ManualClock
 from collector.model.contract import Contract, Contracts
 from collector.model.event import TASK_KINDS
 from collector.model.part import Part
+from collector.model.record import Gap
 from collector.series import saving as series_saving
 from collector.series.expose import Exposed, families
 from collector.shell.axis import Axis
@@ -274,6 +275,15 @@ async def test_a_stop_in_order_leaves_no_gap(tmp_path: Path, clock: ManualClock)
     assert second.started() == 1
     assert second.lane.axis.totals.read == 1
     assert second.lane.axis.gaps == []
+
+
+async def test_a_gap_that_goes_on_is_saved(tmp_path: Path, clock: ManualClock) -> None:
+    """While it does, though there is no further one, the next checkpoint is due at once."""
+    first = Setup(tmp_path, clock)
+    for end in (10, 20):
+        first.lane.gap(Gap(source="s", place="p", start=T0, end=T0 + end, estimate=None, reason="full"))
+        assert [first.checkpoints._has_changed(0.0) for _ in range(2)] == [True, False]
+    assert len(first.lane.axis.gaps) == 1
 
 
 async def test_what_was_decided_is_on_the_disk_before_the_positions_are(tmp_path: Path, clock: ManualClock) -> None:
