@@ -380,6 +380,27 @@ async def test_pushes_that_damage_took_are_a_gap(tmp_path: Path, clock: ManualCl
     assert third.telemetry.get("tasktrail_state_set_aside", ("damaged-checkpoint-000000000001",)) == 1
 
 
+@pytest.mark.parametrize("pushes", [0, 1])
+async def test_a_kill_has_one_answer_whether_or_not_it_hits_a_write(
+    tmp_path: Path, clock: ManualClock, pushes: int
+) -> None:
+    """Pushes may be missing where there were some before; an end that a kill tore is no damage, unlike a wrong byte."""
+    first = Setup(tmp_path, clock)
+    await first.lane.take(batch([event("started", "1", T0)] * pushes))
+    for _ in range(2):
+        await first.checkpoints.save()
+    first.checkpoints._log.close()
+    (path,) = generations(tmp_path)
+    killed = Setup(tmp_path, clock)
+    cut(path)
+    torn = Setup(tmp_path, clock)
+    for one in (killed, torn):
+        assert [gap.reason for gap in one.lane.axis.gaps] == ["crash"] * pushes
+        assert (one.checkpoints.lost_until is not None) == bool(pushes)
+    os.truncate(path, path.stat().st_size + 16)
+    assert [gap.reason for gap in Setup(tmp_path, clock).lane.axis.gaps] == ["crash" if pushes else "state_lost"]
+
+
 async def test_an_end_in_order_is_no_end_where_what_followed_is_damaged(tmp_path: Path, clock: ManualClock) -> None:
     """A generation that ended in order says nothing of the pushes that the damaged one after it held."""
     await Setup(tmp_path, clock).checkpoints.close()
