@@ -158,8 +158,10 @@ class Checkpoints:
         if saved is not None and saved.totals.read and not state.commit.is_last:
             return CRASH
         newest, _ = state.chain[-1]
-        is_behind = state is not self._found.saved[0] or any(path >= newest for path in self._found.damaged)
-        return LOST if is_behind else ""
+        damaged = {path for path in self._found.damaged if path >= newest}
+        if not state.commit.is_last:  # it was killed, perhaps while it wrote
+            damaged -= {self._found.torn}
+        return LOST if damaged or state is not self._found.saved[0] else ""
 
     def _suspects(self) -> Suspects | None:
         """The notes of what was being read when the former process died; None where the disk does not take any."""
@@ -198,7 +200,7 @@ class Checkpoints:
         """Whether anything has, that a crash would lose."""
         pipeline = self._pipeline
         seen = [
-            (axis.totals.read, len(axis.gaps), [place.position for place in axis.places.values()])
+            (axis.totals.read, axis.gaps[-1:], [place.position for place in axis.places.values()])
             for axis in pipeline.axes
         ]
         is_touched = self._trails.is_touched or self._habits.is_touched

@@ -16,6 +16,8 @@ from collector.model.record import Batch, ClockName, Gap, Outcome, Receipt
 
 SILENCE = 3.0
 """Seconds without a word after which a tailed place is no longer known to be read to its end."""
+MOST_GAPS = 100
+"""Holes of one source that are on record, the newest."""
 
 
 class Place(msgspec.Struct):
@@ -80,6 +82,17 @@ class Axis(msgspec.Struct, kw_only=True):
         self.totals, self.gaps, self.read_at = saved.totals, saved.gaps, saved.read_at
         if not self.is_pushed:
             self.restored = {name: Place(newest=newest, position=at) for name, newest, at in saved.places}
+
+    def miss(self, gap: Gap) -> None:
+        """Put a hole on record. One that goes on where one of the same place and reason ended is one with it."""
+        for old in self.gaps:
+            if (old.place, old.reason) == (gap.place, gap.reason) and old.start <= gap.start <= old.end:
+                self.gaps.remove(old)
+                size = None if old.estimate is None or gap.estimate is None else old.estimate + gap.estimate
+                gap = msgspec.structs.replace(gap, start=old.start, end=max(old.end, gap.end), estimate=size)
+                break
+        self.gaps.append(gap)
+        del self.gaps[:-MOST_GAPS]
 
     def saved(self) -> SavedAxis:
         """What a checkpoint keeps of it."""

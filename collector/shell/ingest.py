@@ -300,8 +300,7 @@ class Ingest:
                     estimate=int(dropped),
                     reason="dropped_by_worker",
                 )
-                axis.gaps.append(gap)
-                del axis.gaps[:-100]
+                axis.miss(gap)
                 self._telemetry.gap(gap)
                 self.gap(gap)
 

@@ -176,8 +176,7 @@ class Lane:
 
     def gap(self, gap: Gap) -> None:
         """Put a hole on record."""
-        self.axis.gaps.append(gap)
-        del self.axis.gaps[:-100]
+        self.axis.miss(gap)
         self._telemetry.gap(gap)
         self._ingest.gap(gap)
 

@@ -8,6 +8,7 @@ what came has been handed over.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import stat
@@ -27,7 +28,8 @@ _RECORDS = 500
 _LONGEST_LINE = 256 * 1024  # one event each; every connection may hold the beginning of one
 _GATHER = 0.01  # seconds: a worker that writes line by line makes one batch per 10 ms, not one per line
 _REFUSED_TOGETHER = 5.0
-"""Seconds whose refused connections are one gap: clients that come again and again must not push out older gaps."""
+"""Seconds after which refused connections are told as a gap. Where more come so soon after it, it is one that goes on:
+clients that come again and again must not push out older gaps."""
 _MODE = 0o660
 _MSGPACK = frozenset({"application/msgpack", "application/x-msgpack", "application/vnd.msgpack"})
 _RAW_JSON = msgspec.json.Decoder(msgspec.Raw)
@@ -118,6 +120,8 @@ class UnixSource:
         self._open: set[asyncio.Task[None]] = set()
         self._refused: tuple[float, asyncio.TimerHandle] | None = None
         """Since when connections were refused of which nothing is said yet, and what will say it."""
+        self._told = -math.inf
+        """When the last gap ended."""
 
     async def run(self, intake: Intake) -> None:
         """Hand over what connections send. Ends only by cancellation, or by an error of the intake."""
@@ -154,7 +158,8 @@ class UnixSource:
         """A connection more than there may be: what it sends is not read."""
         if self._refused is None:
             timer = asyncio.get_running_loop().call_later(_REFUSED_TOGETHER, self._tell_refused, intake)
-            self._refused = self._clock.now(), timer
+            now = self._clock.now()
+            self._refused = self._told if 0 <= now - self._told <= _REFUSED_TOGETHER else now, timer
 
     def _tell_refused(self, intake: Intake) -> None:
         """Put on record what refused connections have sent, if there were any."""
@@ -162,7 +167,8 @@ class UnixSource:
             return
         (start, timer), self._refused = self._refused, None
         timer.cancel()
-        name, place, end = self._options.name, self._options.path, self._clock.now()
+        name, place = self._options.name, self._options.path
+        end = self._told = self._clock.now()
         gap = Gap(source=name, place=place, start=start, end=end, estimate=None, reason="too_many_connections")
         intake.gap(gap)
 

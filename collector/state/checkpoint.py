@@ -71,6 +71,8 @@ class _File(msgspec.Struct):
     """By where they end."""
     problem: str
     """What ended the reading; "" at the end of the file."""
+    is_torn: bool = False
+    """Whether that is the end of the file, in the middle of a record."""
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -100,14 +102,19 @@ class Found(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
     """What is damaged or of another version, for people."""
     damaged: tuple[Path, ...]
-    """Files that do not hold what was written to them, newest first; the newest perhaps because the process was killed
-    while it wrote."""
+    """Files that do not hold what was written to them, newest first."""
     newest: int
     """The highest number in use; 0: none."""
+    torn: Path | None = None
+    """The newest of all files, where it only ends too early: so does one whose process was killed while it wrote."""
 
 
 class _DamagedError(ValueError):
     """A frame that is not what was written."""
+
+
+class _TornError(_DamagedError):
+    """A frame that the file ends in."""
 
 
 def found(directory: Path) -> Found:
@@ -124,7 +131,8 @@ def found(directory: Path) -> Found:
     damaged = [
         file.path for file in order if file.problem and not any((file.number, end) in went_on for end in file.commits)
     ]
-    return Found(tuple(saved), tuple(problems), tuple(damaged), max(files, default=0))
+    torn = next((file.path for file in order[:1] if file.is_torn), None)
+    return Found(tuple(saved), tuple(problems), tuple(damaged), max(files, default=0), torn)
 
 
 def set_aside(found: Found) -> list[str]:
@@ -163,7 +171,7 @@ def _scanned(path: Path, number: int) -> _File:
             elif name == _COMMIT:
                 file.commits[end] = msgspec.msgpack.decode(content, type=Commit)
     except (_DamagedError, msgspec.MsgspecError) as error:
-        file.problem = str(error)
+        file.problem, file.is_torn = str(error), isinstance(error, _TornError)
     if file.begin is None and not file.problem:  # a file has its name from when it has its first frame
         file.problem = "it is empty"
     return file
@@ -199,13 +207,13 @@ def _frames(path: Path) -> Iterator[tuple[str, bytes, int]]:
         end = 0
         while head := file.read(_FRAME.size):
             if len(head) < _FRAME.size:
-                raise _DamagedError(f"byte {end}: it ends in the middle of a record")
+                raise _TornError(f"byte {end}: it ends in the middle of a record")
             checksum, length, of_name = _FRAME.unpack(head)
             if length > _LARGEST:
                 raise _DamagedError(f"byte {end}: this is no record")
             body = file.read(of_name + length)
             if len(body) < of_name + length:
-                raise _DamagedError(f"byte {end}: it ends in the middle of a record")
+                raise _TornError(f"byte {end}: it ends in the middle of a record")
             if zlib.crc32(body, zlib.crc32(head[4:])) != checksum:
                 raise _DamagedError(f"byte {end}: the checksum does not fit")
             end += _FRAME.size + len(body)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 MOST = 100
-"""Holes that are remembered; what is judged long after them is judged without them."""
+"""Holes of one source that are remembered; what is judged long after them is judged without them."""
 MOST_WAITING = 1_000_000
 
 
@@ -19,18 +19,23 @@ class Holes:
     def __init__(self) -> None:
         self.is_known: Callable[[str], bool] = lambda _source: True
         """Whether a source has told all up to now: what it does not say is not missing else."""
-        self._all: list[tuple[str, float, float]] = []
+        self._all: dict[str, list[tuple[float, float]]] = {}
+        """By source."""
         self._waiting: dict[str, dict[tuple[Callable[..., None], tuple[Any, ...]], None]] = {}
         self._believed: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
 
     def add(self, source: str, start: float, end: float) -> None:
-        """A source has a hole, axis time."""
-        self._all.append((source, start, end))
-        del self._all[:-MOST]
+        """A source has a hole, axis time. What touches the one before is one with it."""
+        known = self._all.setdefault(source, [])
+        if known and known[-1][0] <= end and start <= known[-1][1]:
+            before = known.pop()
+            start, end = min(start, before[0]), max(end, before[1])
+        known.append((start, end))
+        del known[:-MOST]
 
     def over(self, source: str, start: float, end: float) -> float | None:
         """When the last hole of a source ended that overlaps this time; None where there is none."""
-        found = (over for name, begin, over in self._all if name == source and begin <= end and start <= over)
+        found = (over for begin, over in self._all.get(source, ()) if begin <= end and start <= over)
         return max(found, default=None)
 
     def wait(self, source: str, look: Callable[..., None], *about: Hashable) -> bool:

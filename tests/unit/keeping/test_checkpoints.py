@@ -19,6 +19,7 @@ from collector.model.clock import ManualClock
 from collector.model.contract import Contract, Contracts
 from collector.model.event import TASK_KINDS
 from collector.model.part import Part
+from collector.model.record import Gap
 from collector.series import saving as series_saving
 from collector.series.expose import Exposed, families
 from collector.shell.axis import Axis
@@ -276,6 +277,15 @@ async def test_a_stop_in_order_leaves_no_gap(tmp_path: Path, clock: ManualClock)
     assert second.lane.axis.gaps == []
 
 
+async def test_a_gap_that_goes_on_is_saved(tmp_path: Path, clock: ManualClock) -> None:
+    """While it does, though there is no further one, the next checkpoint is due at once."""
+    first = Setup(tmp_path, clock)
+    for end in (10, 20):
+        first.lane.gap(Gap(source="s", place="p", start=T0, end=T0 + end, estimate=None, reason="full"))
+        assert [first.checkpoints._has_changed(0.0) for _ in range(2)] == [True, False]
+    assert len(first.lane.axis.gaps) == 1
+
+
 async def test_what_was_decided_is_on_the_disk_before_the_positions_are(tmp_path: Path, clock: ManualClock) -> None:
     """Else a crash in between loses a decision for ever: sources go on behind what led to it. Reading does not wait."""
     first = Setup(tmp_path, clock)
@@ -368,6 +378,27 @@ async def test_pushes_that_damage_took_are_a_gap(tmp_path: Path, clock: ManualCl
     assert third.started() == 0
     assert [(gap.reason, gap.start, gap.end) for gap in third.lane.axis.gaps] == [("state_lost", T0 + 50, T0 + 55)]
     assert third.telemetry.get("tasktrail_state_set_aside", ("damaged-checkpoint-000000000001",)) == 1
+
+
+@pytest.mark.parametrize("pushes", [0, 1])
+async def test_a_kill_has_one_answer_whether_or_not_it_hits_a_write(
+    tmp_path: Path, clock: ManualClock, pushes: int
+) -> None:
+    """Pushes may be missing where there were some before; an end that a kill tore is no damage, unlike a wrong byte."""
+    first = Setup(tmp_path, clock)
+    await first.lane.take(batch([event("started", "1", T0)] * pushes))
+    for _ in range(2):
+        await first.checkpoints.save()
+    first.checkpoints._log.close()
+    (path,) = generations(tmp_path)
+    killed = Setup(tmp_path, clock)
+    cut(path)
+    torn = Setup(tmp_path, clock)
+    for one in (killed, torn):
+        assert [gap.reason for gap in one.lane.axis.gaps] == ["crash"] * pushes
+        assert (one.checkpoints.lost_until is not None) == bool(pushes)
+    os.truncate(path, path.stat().st_size + 16)
+    assert [gap.reason for gap in Setup(tmp_path, clock).lane.axis.gaps] == ["crash" if pushes else "state_lost"]
 
 
 async def test_an_end_in_order_is_no_end_where_what_followed_is_damaged(tmp_path: Path, clock: ManualClock) -> None:

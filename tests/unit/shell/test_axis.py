@@ -215,6 +215,25 @@ def saved(newest: float = T0) -> SavedAxis:
     return SavedAxis("s", [("p", newest, 7)], Outcome(read=9), [gap], T0)
 
 
+def test_a_hole_that_goes_on_is_one_hole() -> None:
+    """However often it is told, the older ones stay on record; the sizes add up, as long as all of them are known."""
+    one = axis()
+
+    def miss(reason: str, start: float, end: float, estimate: int | None = 2) -> None:
+        one.miss(Gap(source="s", place="p", start=T0 + start, end=T0 + end, estimate=estimate, reason=reason))
+
+    miss("trimmed", 0, 1)
+    for number in range(150):
+        miss("full", 5 * number, 5 * number + 5)
+        miss("trimmed", 5 * number + 3, 5 * number + 4)
+    assert [(gap.reason, gap.start - T0, gap.end - T0, gap.estimate) for gap in one.gaps[-2:]] == [
+        ("full", 0, 750, 300),
+        ("trimmed", 748, 749, 2),
+    ]
+    miss("full", 750, 755, None)
+    assert [(gap.end - T0, gap.estimate) for gap in one.gaps if gap.reason == "full"] == [(755, None)]
+
+
 def test_a_restored_place_goes_on_where_it_was_once_it_is_asked_for() -> None:
     """Its position and its newest time hold; time waits for it from then on, and until the source has come back."""
     one = axis()

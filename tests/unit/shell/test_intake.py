@@ -231,7 +231,7 @@ async def test_a_counted_batch_wakes_the_loop(lane) -> None:
 def test_gaps_are_kept_and_bounded(lane, made) -> None:
     """Holes are on record with the source, the last hundred of them, and are counted with what was missed."""
     for number in range(150):
-        lane.gap(Gap(source="s", place="p", start=T0, end=T0 + number, estimate=2, reason="trimmed"))
+        lane.gap(Gap(source="s", place="p", start=T0 + number, end=T0 + number, estimate=2, reason="trimmed"))
     assert [gap.end - T0 for gap in lane.axis.gaps] == list(range(50, 150))
     assert made.telemetry.get("tasktrail_source_gaps", ("s", "trimmed")) == 150
     assert made.telemetry.get("tasktrail_source_missed_records", ("s",)) == 300

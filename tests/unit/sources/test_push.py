@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from collector.model.clock import ManualClock
 from collector.model.errors import SourceError, TooManyError
 from collector.sources import push
 from collector.sources.push import MOST_COMMAS, MOST_EVENTS, UnixOptions, UnixSource, batches, split
@@ -145,6 +146,25 @@ async def test_too_many_connections_are_closed(tmp_path: Path, monkeypatch: pyte
         for writer in (first, second):
             writer.close()
             await writer.wait_closed()
+
+
+async def test_an_overload_that_goes_on_is_one_gap_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where connections are refused again soon after the last gap, the next begins where it ended; later, anew."""
+    monkeypatch.setattr(push, "_REFUSED_TOGETHER", 0.1)
+    clock, notes = ManualClock(1000.0), Notes()
+    path = str(tmp_path / "e.sock")
+    async with running(UnixSource(UnixOptions(name="u", path=path, most_connections=0), clock), notes):
+        await until(Path(path).exists)
+        for number, later in enumerate((0.0, 0.05, 100.0), 1):
+            clock.at += later
+            reader, writer = await asyncio.open_unix_connection(path)
+            assert await reader.read() == b""
+            await until(lambda: len(notes.gaps) == number)  # noqa: B023
+            writer.close()
+            await writer.wait_closed()
+    assert [(gap.start, gap.end) for gap in notes.gaps] == [(1000, 1000), (1000, 1000.05), (1100.05, 1100.05)]
 
 
 async def test_a_socket_made_by_someone_else_stays(tmp_path: Path) -> None:

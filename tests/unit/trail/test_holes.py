@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collector.model.contract import Contract
+from collector.trail.findings.holes import MOST, Holes
 from tests.unit.trail.conftest import T
 from tests.unit.trail.findings_bench import Court, restarted
 
@@ -38,6 +39,20 @@ def test_what_waits_is_not_looked_at_until_its_source_is_believed():
     names = [what for what, _ in court.found()]
     assert [names.count(one) for one in ("lost", "never_started", "missed_schedule")] == [1, 1, 4]
     assert not court.stitcher.findings.holes.is_ready
+
+
+def test_holes_do_not_push_out_those_of_another_source_nor_what_they_go_on_from():
+    """Of very many holes of one source, the newest are remembered; one that goes on and on is one of them."""
+    holes = Holes()
+    holes.add("kafka", 0, 10)
+    for number in range(2 * MOST):
+        holes.add("push", 3 * number, 3 * number + 1)
+    assert [holes.over("push", at, at) for at in (0, 3 * MOST - 3, 3 * MOST)] == [None, None, 3 * MOST + 1]
+    for number in range(1_000, 1_000 + 2 * MOST):
+        holes.add("push", 5 * number, 5 * number + 5)
+    assert holes.over("push", 5_000, 5_000) == 5_000 + 10 * MOST
+    assert holes.over("push", 6 * MOST - 3, 6 * MOST - 3) == 6 * MOST - 2
+    assert [holes.over("kafka", 5, 6), holes.over("kafka", 11, 12)] == [10, None]
 
 
 def test_many_that_waited_are_looked_at_in_steps():
