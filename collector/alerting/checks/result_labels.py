@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import promql_parser as tree
 
 from collector.alerting.checks.ground import Ground
-from collector.promql.reading import SETS, bare, is_scalar, name_of
+from collector.promql.reading import SETS, bare, children, is_scalar, name_of
 
 Names: TypeAlias = frozenset[str] | None
 _NONE: frozenset[str] = frozenset()
@@ -36,13 +36,32 @@ def result_labels(node: Any, ground: Ground) -> Names:  # noqa: PLR0911 - a tabl
 
 
 def kept_labels(node: Any, ground: Ground) -> frozenset[str]:
-    """The labels that an element lacks only where its series have none: of an `or` those that both sides leave."""
+    """The labels that an element lacks only where the series that it is made of have none."""
     node = bare(node)
-    if isinstance(node, tree.BinaryExpr):
-        sides = [side for side in (node.lhs, node.rhs) if not is_scalar(side)]
-        if len(sides) == 1 or str(node.op) == "or":
-            return frozenset.intersection(*(kept_labels(side, ground) for side in sides))
-    return result_labels(node, ground) or _NONE
+    names = result_labels(node, ground) or _NONE
+    return names.intersection(*(kept_labels(one, ground) for one in _made_of(node))) - _overwritten(node)
+
+
+def _made_of(node: Any) -> list[Any]:
+    """The vectors below that an element's labels come from."""
+    below = [one for one in children(node) if not is_scalar(one) and not isinstance(one, tree.StringLiteral)]
+    if isinstance(node, tree.BinaryExpr) and len(below) == 2:
+        if str(node.op) in {"and", "unless"} or _card(node.modifier) == "ManyToOne":
+            return below[:1]
+        if _card(node.modifier) == "OneToMany":
+            return below[1:]
+    return below
+
+
+def _overwritten(node: Any) -> frozenset[str]:
+    """The labels that a node sets, or takes away, whatever they were."""
+    match node:
+        case tree.Call() if str(node.func.name) in {"label_replace", "label_join"}:
+            return frozenset((node.args[1].val,))
+        case tree.BinaryExpr() if node.modifier:
+            return frozenset(node.modifier.group_labels or ())
+        case _:
+            return _NONE
 
 
 def _of_aggregate(node: Any, ground: Ground) -> Names:
@@ -84,9 +103,13 @@ def _of_binary(node: Any, ground: Ground) -> Names:
     return _of_match(node.modifier, left, right)
 
 
+def _card(modifier: Any) -> str:
+    return str(modifier.card).rpartition(".")[2] if modifier else "OneToOne"
+
+
 def _of_match(modifier: Any, left: Names, right: Names) -> Names:
     """Of arithmetic or a comparison between two vectors."""
-    card = str(modifier.card).rpartition(".")[2] if modifier else "OneToOne"
+    card = _card(modifier)
     many = right if card == "OneToMany" else left
     if card != "OneToOne":
         return None if many is None else many | frozenset(modifier.group_labels or ())
