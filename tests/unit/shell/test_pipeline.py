@@ -88,6 +88,7 @@ FIRST = "topk(1, sum by (task, queue) (task_failed_total))"
         (READ, f"(({EITHER}) * on (task, queue) ({EITHER}))"),
         (READ, f"({FIRST} * on (queue) group_left (task) sum by (queue) (task_failed_total))"),
         (READ, f'label_replace({FIRST}, "task", "", "task", ".*")'),
+        (READ, f'label_replace({FIRST}, ("task"), "", "task", ".*")'),
         (f"{READ} > 0\n    labels: {{", f"{FIRST} > 0\n    labels: {{task: '', "),
         ("interval:", "limit: 1\n  interval:"),
     ],
