@@ -145,11 +145,6 @@ class AlertRule(Rule):
             life.alert.evidence = evidence
             self.touched[labels] = None
 
-    def is_summary(self, labels: Labels) -> bool:
-        """Whether an alert stands for all that is new over the group's limit."""
-        life = self._lives.get(labels)
-        return life is not None and bool(life.element.summary)
-
     def went(self, labels: Labels) -> tuple[float, ...]:
         """The values of an alert's row at the last slots and now, oldest first; nothing where there was no slot."""
         life = self._lives.get(labels)
@@ -291,6 +286,7 @@ class AlertRule(Rule):
                 active_at=at,
                 fired_at=None if self.spec.hold else at,
                 blind=is_blind,
+                stands_for_many=bool(element.summary),
                 group=self.group.name,
                 rule=self.place,
             )
@@ -338,6 +334,7 @@ class AlertRule(Rule):
             alert.lowest = min(alert.value if alert.lowest is None else alert.lowest, element.value)
             alert.highest = max(alert.value if alert.highest is None else alert.highest, element.value)
             alert.value, alert.annotations = element.value, annotations
+            alert.stands_for_many |= bool(element.summary)
             life.element = element
         life.gone_since = None
         if at >= self.holds_back_until:

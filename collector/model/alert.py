@@ -81,6 +81,8 @@ class Alert(msgspec.Struct, kw_only=True):
     resolved_at: float | None = None
     blind: bool = False
     """Kept as it is because a source of its rule says nothing."""
+    stands_for_many: bool = False
+    """Once in this episode it was all that was new over its group's limit."""
     resolve_reason: str = ""
     """Why it ended, where it is not that the expression became false."""
     group: str = ""

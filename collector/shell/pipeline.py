@@ -20,7 +20,7 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.model.alert import Alert, Notification
 from collector.model.contract import Contracts
-from collector.model.labels import Labels, labels_of
+from collector.model.labels import labels_of
 from collector.model.saved import SavedPast
 from collector.promql import compile_expr
 from collector.promql.syntax import parse
@@ -106,12 +106,12 @@ class Witness(msgspec.Struct, frozen=True):
     is_celery: bool
     """Whether it reads celery-exporter's names, and its alerts have that exporter's labels."""
     apart: frozenset[str]
-    """The ROW_LABELS that its expression leaves: an alert without one of them is about what has none."""
+    """The ROW_LABELS that it leaves as they are: an alert without one of them is about what has none."""
 
-    def about(self, labels: Labels) -> dict[str, str]:
+    def about(self, alert: Alert) -> dict[str, str]:
         """What an alert's labels say of the tasks that it is about; one over the group's limit is about all."""
-        known = {} if self.rule.is_summary(labels) else dict.fromkeys(self.apart, "")
-        return known | (celery.own_labels(dict(labels)) if self.is_celery else dict(labels))
+        known = {} if alert.stands_for_many else dict.fromkeys(self.apart, "")
+        return known | (celery.own_labels(dict(alert.labels)) if self.is_celery else dict(alert.labels))
 
 
 class Pipeline:
@@ -266,7 +266,7 @@ class Pipeline:
         if self.ticker.instant in {alert.fired_at, alert.resolved_at}:
             self.telemetry.alert_turned(alert)
             since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
-            rows = matching_rows(self.rows, witness.about(alert.labels))
+            rows = matching_rows(self.rows, witness.about(alert))
             at = self.ticker.instant
             alert.evidence = self.casebook.evidence(
                 alert, rows, witness.facts, witness.metrics, since, at, witness.rule.went
@@ -326,6 +326,7 @@ def reads_sources(rule: Rule) -> bool:
 
 
 def _witness(rule: AlertRule) -> Witness:
+    kept = kept_labels(parse(rule.spec.expr.text), _GROUND) - {name for name, _ in rule.spec.labels}
     names = [metric for selector in rule.inputs if (metric := metric_of(selector.name))]
     facts = tuple(dict.fromkeys(fact for selector in rule.inputs for fact in _facts(selector)))
     return Witness(
@@ -335,7 +336,7 @@ def _witness(rule: AlertRule) -> Witness:
         max(rule.windows, default=0.0),
         pages=not PAGING_METRICS.isdisjoint(names),
         is_celery=any(selector.name in celery.NAMES for selector in rule.inputs),
-        apart=kept_labels(parse(rule.spec.expr.text), _GROUND).intersection(ROW_LABELS),
+        apart=kept.intersection(ROW_LABELS),
     )
 
 

@@ -7,10 +7,12 @@ from typing import Any, TypeAlias
 import promql_parser as tree
 
 from collector.alerting.checks.ground import Ground
-from collector.promql.reading import SETS, bare, is_scalar, name_of
+from collector.promql.reading import SETS, bare, children, is_scalar, name_of
 
 Names: TypeAlias = frozenset[str] | None
 _NONE: frozenset[str] = frozenset()
+_ABSENT = frozenset(("absent", "absent_over_time"))
+_OF_BUCKETS = frozenset(("histogram_quantile", "histogram_fraction"))
 
 
 def result_labels(node: Any, ground: Ground) -> Names:  # noqa: PLR0911 - a table in the form of a match
@@ -36,13 +38,43 @@ def result_labels(node: Any, ground: Ground) -> Names:  # noqa: PLR0911 - a tabl
 
 
 def kept_labels(node: Any, ground: Ground) -> frozenset[str]:
-    """The labels that an element lacks only where its series have none: of an `or` those that both sides leave."""
+    """The labels that an element lacks only where the series that it is made of have none; in doubt not one of them."""
     node = bare(node)
-    if isinstance(node, tree.BinaryExpr):
-        sides = [side for side in (node.lhs, node.rhs) if not is_scalar(side)]
-        if len(sides) == 1 or str(node.op) == "or":
-            return frozenset.intersection(*(kept_labels(side, ground) for side in sides))
-    return result_labels(node, ground) or _NONE
+    if isinstance(node, tree.VectorSelector):
+        return ground.labels_of(name_of(node)) or _NONE
+    below = [kept_labels(one, ground) for one in _made_of(node)]
+    return _passed(node, frozenset.intersection(*below)) if below else _NONE
+
+
+def _made_of(node: Any) -> list[Any]:
+    """The vectors below that an element's labels come from."""
+    below = [one for one in children(node) if not is_scalar(one)]
+    if isinstance(node, tree.BinaryExpr) and len(below) == 2:
+        if str(node.op) in {"and", "unless"} or _card(node.modifier) == "ManyToOne":
+            return below[:1]
+        return below[1:] if _card(node.modifier) == "OneToMany" else below
+    return [one for one in below if not isinstance(bare(one), tree.StringLiteral)]
+
+
+def _passed(node: Any, names: frozenset[str]) -> frozenset[str]:  # noqa: PLR0911 - a table in the form of a match
+    """What of the labels below comes through a node as it was."""
+    match node:
+        case tree.AggregateExpr() if str(node.op) not in {"topk", "bottomk"}:
+            if node.modifier is None:
+                return _NONE
+            named = frozenset(node.modifier.labels)
+            return names - named if str(node.modifier.type).endswith("Without") else names & named
+        case tree.Call():
+            name = str(node.func.name)
+            if name in {"label_replace", "label_join"}:
+                return names - {bare(node.args[1]).val}
+            return _NONE if name in _ABSENT else names - {"le"} if name in _OF_BUCKETS else names
+        case tree.BinaryExpr() if node.modifier and str(node.op) not in SETS:
+            if _card(node.modifier) == "OneToOne":
+                return _of_match(node.modifier, names, names) or _NONE
+            return names - set(node.modifier.group_labels or ())
+        case _:
+            return names
 
 
 def _of_aggregate(node: Any, ground: Ground) -> Names:
@@ -50,7 +82,7 @@ def _of_aggregate(node: Any, ground: Ground) -> Names:
     op = str(node.op)
     if op in {"topk", "bottomk"}:
         return inner
-    added = {node.param.val} if op == "count_values" else _NONE
+    added = {bare(node.param).val} if op == "count_values" else _NONE
     if node.modifier is None:
         return _NONE | added
     named = frozenset(node.modifier.labels)
@@ -61,13 +93,13 @@ def _of_aggregate(node: Any, ground: Ground) -> Names:
 
 def _of_call(node: Any, ground: Ground) -> Names:
     name = str(node.func.name)
-    if name in {"absent", "absent_over_time"}:
+    if name in _ABSENT:
         return None  # the labels that its matchers fix
-    vectors = [one for one in node.args if not is_scalar(one) and not isinstance(one, tree.StringLiteral)]
+    vectors = [one for one in node.args if not is_scalar(one) and not isinstance(bare(one), tree.StringLiteral)]
     inner = result_labels(vectors[0], ground) if vectors else _NONE
     if name in {"label_replace", "label_join"}:
-        return None if inner is None else inner | {node.args[1].val}
-    if name in {"histogram_quantile", "histogram_fraction"}:
+        return None if inner is None else inner | {bare(node.args[1]).val}
+    if name in _OF_BUCKETS:
         return None if inner is None else inner - {"le"}
     return inner
 
@@ -84,9 +116,13 @@ def _of_binary(node: Any, ground: Ground) -> Names:
     return _of_match(node.modifier, left, right)
 
 
+def _card(modifier: Any) -> str:
+    return str(modifier.card).rpartition(".")[2] if modifier else "OneToOne"
+
+
 def _of_match(modifier: Any, left: Names, right: Names) -> Names:
     """Of arithmetic or a comparison between two vectors."""
-    card = str(modifier.card).rpartition(".")[2] if modifier else "OneToOne"
+    card = _card(modifier)
     many = right if card == "OneToMany" else left
     if card != "OneToOne":
         return None if many is None else many | frozenset(modifier.group_labels or ())

@@ -72,13 +72,24 @@ def test_an_alert_without_a_name_is_about_tasks_without_one() -> None:
 
 
 READ = "sum by (task) (increase(task_failed_total[10s]))"
+EITHER = "sum by (task) (tasks_overdue > 0) or sum by (queue) (task_failed_total)"
+FIRST = "topk(1, sum by (task, queue) (task_failed_total))"
 
 
 @pytest.mark.parametrize(
     "change",
     [
         (READ, "sum by (queue) (task_failed_total)"),
-        (READ, "(sum by (task) (tasks_overdue > 0) or sum by (queue) (task_failed_total))"),
+        (READ, f"({EITHER})"),
+        (READ, f"abs({EITHER})"),
+        (READ, f"-(-({EITHER}))"),
+        (READ, f"sum by (task, queue) ({EITHER})"),
+        (READ, f"(({EITHER}) and on () vector(1))"),
+        (READ, f"(({EITHER}) * on (task, queue) ({EITHER}))"),
+        (READ, f"({FIRST} * on (queue) group_left (task) sum by (queue) (task_failed_total))"),
+        (READ, f'label_replace({FIRST}, "task", "", "task", ".*")'),
+        (READ, f'label_replace({FIRST}, ("task"), "", "task", ".*")'),
+        (f"{READ} > 0\n    labels: {{", f"{FIRST} > 0\n    labels: {{task: '', "),
         ("interval:", "limit: 1\n  interval:"),
     ],
 )
@@ -88,6 +99,42 @@ def test_an_alert_that_stands_for_many_is_about_all_of_them(change: tuple[str, s
     feed(made, failed("1", T0 + 1), failed("2", T0 + 1, task="b"))
     (alert,) = live(made, T0 + 1)
     assert {one.task_id for one in alert.evidence.offenders} == {"1", "2"}
+
+
+@pytest.mark.parametrize("later", [FAILING, FAILING.replace("interval:", "limit: 1\n  interval:")])
+def test_one_over_the_limit_is_about_all_after_a_restart_or_a_reload(later: str) -> None:
+    """What stood for many when it began is shown so when it ends, whichever process or limit ends it."""
+    former = pipeline(FAILING.replace("interval:", "limit: 1\n  interval:"))
+    feed(former, failed("1", T0 + 1), failed("2", T0 + 1, task="b"))
+    live(former, T0 + 1)
+    ((_, saved),) = former.ticker.groups[0].rules[0].changes()
+    made = pipeline(later)
+    feed(made, failed("1", T0 + 1), failed("2", T0 + 1, task="b"))
+    made.ticker.groups[0].rules[0].restore(saved, 0.0)
+    former.use(groups(later))
+    for one in (former, made):
+        ended = [alert for alert in live(one, T0 + 20) if alert.labels == saved.alert.labels]
+        assert [(alert.state, {of.task_id for of in alert.evidence.offenders}) for alert in ended] == [
+            ("resolved", {"1", "2"})
+        ]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        f"abs({READ})",
+        f"sum by (task) (sum by (task, queue) (task_failed_total) or {READ})",
+        f"({READ} and on () vector(1))",
+        f"({READ} unless on (queue) tasks_overdue > 5)",
+        f"({READ} * on (task) group_left () {READ})",
+    ],
+)
+def test_what_an_expression_leaves_to_each_tells_apart_below_any_node(read: str) -> None:
+    """An alert without a name is about tasks without one also where its labels come through calls and operators."""
+    made = pipeline(FAILING.replace(READ, read))
+    feed(made, failed("1", T0 + 1), failed("2", T0 + 1, task=""))
+    shown = {dict(one.labels).get("task"): one.evidence for one in live(made, T0 + 7) if one.state == "firing"}
+    assert [one.task_id for one in shown[None].offenders] == ["2"]
 
 
 CELERY = """
