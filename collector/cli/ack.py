@@ -52,7 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
         "seconds": duration(arguments.duration),
     }
     answer = daemon.ask("POST", "/api/acks", body)
-    client.warn(answer["unkept"])
+    client.warn(answer.get("unkept", ""))
     return _show(answer["acks"], arguments)
 
 

@@ -24,7 +24,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Exit code 0, also where nothing fires."""
     asked = [("filter", one) for one in arguments.matchers]
     asked += [("receiver", arguments.receiver)] if arguments.receiver else []
-    found = client.Client(arguments).ask("GET", f"/api/v2/alerts?{urlencode(asked)}")
+    found = client.Client(arguments).ask("GET", f"/api/v2/alerts?{urlencode(asked)}", kind=list)
     alerts = sorted(map(listed, found), key=lambda one: (one["starts_at"], one["fingerprint"]))
     if arguments.json:
         client.show({"alerts": alerts})

@@ -89,7 +89,7 @@ def _counted(count: int, noun: str) -> str:
 def _findings(whole: list[Whole]) -> Iterator[Problem]:
     """What is found in files that have no problem by themselves."""
     for routing in (one for one in whole if isinstance(one, Routing)):
-        yield from (*routing.undone, *targets.undone(routing), *unreachable(routing))
+        yield from (*routing.undone, *targets.undone(routing, reads_secrets=True), *unreachable(routing))
     rule_files = [one for one in whole if isinstance(one, RuleFile)]
     labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
     yield from findings(rule_files, ground(rule_files, labels))

@@ -6,7 +6,6 @@ import argparse
 import getpass
 import json
 import os
-import re
 import ssl
 import sys
 import urllib.error
@@ -14,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.client import BadStatusLine, HTTPException
+from http.client import BadStatusLine, HTTPException, InvalidURL
 from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -24,8 +23,7 @@ from collector.wiring.doors import token_of
 
 TIMEOUT = 30.0
 _LONGEST_ERROR = 500
-_STRANGER = "what answers there is no tasktrail: give the daemon's --url"
-_BLANK = re.compile(r"[\x00-\x20\x7f]")
+_STRANGER = "what answers there is no tasktrail of this version: give the daemon's --url"
 _PIECE = 64 * 1024
 
 
@@ -35,6 +33,13 @@ class RefusedError(TasktrailError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class _Answer(dict[str, Any]):
+    """An object of an answer. What it has not, no daemon of this version has sent."""
+
+    def __missing__(self, key: str) -> Any:
+        raise TasktrailError(f"`{key}` is missing in the answer: {_STRANGER}")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +63,7 @@ class Client:
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._base = arguments.url.rstrip("/")
         if not _is_address(self._base):
-            raise TasktrailError(f"--url {arguments.url}: write http://HOST:PORT")
+            raise _no_address(arguments.url)
         self._headers = {"Content-Type": "application/json"}
         if arguments.token_file:
             self._headers["Authorization"] = f"Bearer {token_of(arguments.token_file).reveal()}"
@@ -69,14 +74,22 @@ class Client:
             while piece := answer.read(_PIECE):
                 out.write(piece)
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer's JSON; None where it has none. Raises RefusedError, or TasktrailError where nobody answers."""
+    def ask(self, method: str, path: str, body: Any = None, kind: type = dict) -> Any:
+        """The answer's JSON, of this kind; None where something is deleted.
+
+        Raises RefusedError, or TasktrailError where nobody answers, or a stranger.
+        """
         with self._open(method, path, body) as answer:
             text = answer.read()
+        if method == "DELETE" and not text:
+            return None
         try:
-            return json.loads(text) if text.strip() else None
-        except ValueError as error:
-            raise TasktrailError(f"{self._base}: {_STRANGER}") from error
+            found = json.loads(text, object_hook=_Answer)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, kind):
+            raise TasktrailError(f"{self._base}: {_STRANGER}")
+        return found
 
     @contextmanager
     def _open(self, method: str, path: str, body: Any) -> Iterator[Any]:
@@ -99,6 +112,8 @@ class Client:
             raise TasktrailError(
                 f"{self._base}: no daemon answers there ({why}); start it, or give its --url"
             ) from error
+        except (UnicodeError, InvalidURL) as error:
+            raise _no_address(self._base) from error
         except BadStatusLine as error:
             raise TasktrailError(f"{self._base}: {_STRANGER}") from error
         except HTTPException as error:
@@ -106,13 +121,16 @@ class Client:
 
 
 def _is_address(url: str) -> bool:
-    """Whether something can be asked there."""
+    """Whether somebody can be asked there, as far as its form says; the rest is seen at the first question."""
     try:
         parts = urlsplit(url)
-        is_whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    return is_whole and parts.path.isascii() and not _BLANK.search(url)
+
+
+def _no_address(url: str) -> TasktrailError:
+    return TasktrailError(f"--url {url}: write http://HOST:PORT")
 
 
 def _said(body: bytes, status: int) -> str:

@@ -143,7 +143,8 @@ def _judge(arguments: argparse.Namespace) -> int:
         for name in found["dead_letters"]:
             print(f"  {shown(name)}")
     else:
-        print(f"{count} {state}" + (f"; {found['unkept']}" if found["unkept"] else ""))
+        unkept = found.get("unkept", "")
+        print(f"{count} {state}" + (f"; {unkept}" if unkept else ""))
     return 0
 
 

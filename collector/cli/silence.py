@@ -62,7 +62,7 @@ def _add(arguments: argparse.Namespace) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     asked = urlencode([("filter", one) for one in arguments.matchers])
-    found = [_listed(one) for one in client.Client(arguments).ask("GET", f"/api/v2/silences?{asked}")]
+    found = [_listed(one) for one in client.Client(arguments).ask("GET", f"/api/v2/silences?{asked}", kind=list)]
     found = [one for one in found if arguments.expired or one["state"] != "expired"]
     if arguments.json:
         client.show({"silences": found})

@@ -45,7 +45,7 @@ class Refused(Exception):  # noqa: N818  what a client is told
 
 
 def endpoint(handler: Handler) -> Handler:
-    """Turns Refused into its answer."""
+    """Turns Refused, and a body that is broken, into an answer."""
 
     @functools.wraps(handler)
     async def wrapped(request: web.Request) -> web.StreamResponse:
@@ -53,6 +53,11 @@ def endpoint(handler: Handler) -> Handler:
             return await handler(request)
         except Refused as refused:
             return answers.json(refused.body, status=refused.status)
+        except bodies.BrokenError as error:
+            status = error.answer().status
+            told = answers.json({"code": status, "message": str(error)}, status)
+            told.force_close()
+            return told
 
     return wrapped
 
@@ -63,7 +68,7 @@ def missing(name: str, where: str = "body") -> Refused:
 
 
 async def body(request: web.Request, kind: type[T]) -> T:
-    """The JSON body as a type. Raises Refused."""
+    """The JSON body as a type. Raises Refused and BrokenError."""
     if request.content_type != "application/json":
         message = f'unsupported media type "{request.content_type}", only [application/json] are allowed'
         raise Refused({"code": 415, "message": message}, 415)
@@ -74,8 +79,6 @@ async def body(request: web.Request, kind: type[T]) -> T:
                 held += piece
                 if len(held) > LARGEST_BODY:
                     raise Refused({"code": 413, "message": f"more than {LARGEST_BODY} bytes"}, 413)
-    except bodies.BrokenError as error:
-        raise error.answer() from error
     except TimeoutError as error:
         raise Refused({"code": 400, "message": f"the body could not be read: {error}"}) from error
     try:

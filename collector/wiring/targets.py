@@ -129,8 +129,12 @@ _HTTP_DONE = frozenset(("authorization", "basic_auth", "bearer_token", "bearer_t
 """What of `http_config` a webhook is given; the rest is named."""
 
 
-def undone(routing: Routing) -> list[Problem]:
-    """What targets ask for and do not get, each with what to write instead. Reads no file but those of templates."""
+def undone(routing: Routing, *, reads_secrets: bool = False) -> list[Problem]:
+    """What targets ask for and do not get, each with what to write instead.
+
+    Of files those of templates are read, and with `reads_secrets` those of secrets that can be read here.
+    """
+    read_file = partial(_read_here, Path(routing.path).parent) if reads_secrets else None
     found: list[Problem] = []
     try:
         library = ownwords.templates_of(routing.path, routing.templates)
@@ -142,7 +146,7 @@ def undone(routing: Routing) -> list[Problem]:
             found.append(_unserved(spec))
             continue
         try:
-            kind.build(translated.Given(spec.options, None))
+            kind.build(translated.Given(spec.options, read_file))
         except translated.NoFileError:
             pass
         except ChannelError as error:
@@ -269,3 +273,11 @@ def _fixed(spec: TargetSpec, key: str) -> Any:
 
 def _read(folder: Path, path: str) -> str:
     return read_text(folder / path)
+
+
+def _read_here(folder: Path, path: str) -> str:
+    """Raises NoFileError where it cannot be read: it may be elsewhere."""
+    try:
+        return _read(folder, path)
+    except OSError:
+        raise translated.NoFileError from None

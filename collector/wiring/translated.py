@@ -22,11 +22,11 @@ from collector.routing import kinds
 from collector.routing.kinds import Http
 
 ReadFile = Callable[[str], str]
-"""A path to the text of a secret file. Raises OSError or ValueError."""
+"""A path to the text of a secret file. Raises OSError, ValueError or NoFileError."""
 
 
 class NoFileError(Exception):
-    """A secret stands in a file, and files are not to be read."""
+    """A secret stands in a file that is not to be read, or not here."""
 
 
 class Given:

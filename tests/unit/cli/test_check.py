@@ -66,6 +66,21 @@ def test_secrets_that_are_not_here_are_named(capsys, tmp_path):
     assert (code, err, len(out)) == (0, [], 2)
     assert out[0].startswith(f"{path}:2:41: this target of `webhook_configs` cannot be used: the secret file hook")
     assert out[0].endswith("(no problem here; `run` needs it)")
+
+
+@pytest.mark.parametrize("held", ["no address", "", "\0"])
+def test_a_secret_that_is_here_is_checked(capsys, tmp_path, held):
+    """Where its file can be read, what `run` would refuse of it is a problem, at its place."""
+    path = tmp_path / "routes.yaml"
+    path.write_text("route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [{url_file: hook}]}]\n")
+    hook = tmp_path / "hook"
+    hook.write_text(held)
+    code, out, err = check(capsys, path)
+    assert (code, out) == (1, [])
+    assert err[0].startswith(f"{path}:2:41: this target of `webhook_configs` cannot be used: ")
+    assert "no address" not in err[0]
+    hook.write_text("http://127.0.0.1/S3CR3T\n")
+    assert check(capsys, path) == (0, ["1 file, no problem"], [])
     (tmp_path / "hook").write_text("http://h/s3cret\n")
     assert check(capsys, path) == (0, ["1 file, no problem"], [])
 

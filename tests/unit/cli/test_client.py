@@ -12,7 +12,20 @@ from collector.cli.main import main
 
 @pytest.mark.parametrize(
     "url",
-    ["h:9810", "ftp://h", "http://", "http://h:port", "http://h:0", "http://[::1", "http://a b", "http://h/\u00e4"],
+    [
+        "h:9810",
+        "ftp://h",
+        "http://",
+        "http://h:port",
+        "http://h:0",
+        "http://[::1",
+        "http://a b",
+        "http://a%20b",
+        "http://h/\u00e4",
+        "http://h?\u00e4=1",
+        "http://a..b:80",
+        f"http://{'a' * 64}.h",
+    ],
 )
 def test_what_is_no_address_is_said(capsys, url: str) -> None:
     """It is the call that is wrong: nobody is asked."""
@@ -36,6 +49,49 @@ def test_what_answers_otherwise_is_said(capsys, answer: bytes, says: str) -> Non
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         assert main(["alerts", "--url", url]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "json"),
+    [
+        (("alerts",), "{}"),
+        (("alerts",), '[{"labels": {}}]'),
+        (("silence", "list"), '"x"'),
+        (("tasks",), "[]"),
+        (("tasks",), '{"status": "ok"}'),
+        (("top", "--once"), '"x"'),
+        (("top", "--once"), '{"data": {}}'),
+        (("ack", "--list"), "[" * 50_000),
+        (("ack", "--list"), ""),
+        (("ack", "--end", "0" * 16), "{"),
+    ],
+)
+def test_json_of_another_shape_is_said(capsys, command: tuple[str, ...], json: str) -> None:
+    """A program that answers with JSON of its own is told from a daemon, too."""
+    assert _asked(command, json) == 2
+    err = capsys.readouterr().err
+    assert "what answers there is no tasktrail of this version" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "json", "says"),
+    [
+        (("ack", "a=b"), '{"acks": []}', "no ack holds\n"),
+        (("dead-letters", "ack", "1"), '{"dead_letters": ["1"], "is_kept": true}', "1 acknowledged\n"),
+    ],
+)
+def test_a_daemon_that_does_not_say_what_it_keeps_is_understood(capsys, command, json: str, says: str) -> None:
+    """The version before did not; what was asked for is done, and is said to be."""
+    assert _asked(command, json) == 0
+    assert capsys.readouterr() == (says, "")
+
+
+def _asked(command: tuple[str, ...], json: str) -> int:
+    """The exit code of a command that is answered with this."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        pool.submit(_answer_once, server, b"HTTP/1.0 200 OK\r\n\r\n" + json.encode())
+        return main([*command, "--url", f"http://127.0.0.1:{server.getsockname()[1]}"])
 
 
 def _answer_once(server: socket.socket, answer: bytes) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from collector.config import rulefiles
 from collector.promql import PromqlError, compile_expr
-from collector.promql.unparsed import MOST_PIECES, UNPARSED, where
+from collector.promql.unparsed import LONGEST, MOST_PIECES, UNPARSED, where
 
 SCRIPTS = Path(__file__).parents[2] / "promql"
 EVAL = re.compile(r"\s*eval instant at \S+ (.*)")
@@ -28,6 +28,7 @@ EVAL = re.compile(r"\s*eval instant at \S+ (.*)")
         ("sum by (a b) (c)", "`b` cannot follow `sum by (a`"),
         ("foo 'x'", "`'x'` cannot follow `foo`"),
         ("* 3", "it cannot begin with `*`"),
+        ("foo '" + "x" * 50 + "'", "`'" + "x" * 39 + "…` cannot follow `foo`"),
         ("a" * 50 + " +\n  1 2", "`2` cannot follow `…" + "a" * 36 + " + 1`"),
     ],
 )
@@ -42,6 +43,17 @@ def test_a_very_long_text_is_not_looked_through() -> None:
     """It would take too long; then the parser's word stands alone."""
     assert where("a " * MOST_PIECES) == "`a` cannot follow `a`"
     assert where("a " * (MOST_PIECES + 1)) == ""
+    assert where("a b".ljust(LONGEST)) == "`b` cannot follow `a`"
+    assert where("a b".ljust(LONGEST + 1)) == ""
+
+
+def test_no_pattern_is_compiled_to_find_a_place(monkeypatch) -> None:
+    """A few characters of one may take the parser a second, and it is asked some eighty times."""
+    asked: list[str] = []
+    monkeypatch.setattr(promql_parser, "parse", lambda text, real=promql_parser.parse: asked.append(text) or real(text))
+    assert where('a{x=~"(.{30}){30}"} # a{x=~"(.{30}){30}"}\nb') == '`b` cannot follow `a{x=~"(.{30}){30}"}`'
+    assert asked
+    assert not [text for text in asked if ".{30}" in text]
 
 
 def test_the_beginning_of_what_is_right_is_never_what_is_wrong() -> None:

@@ -350,3 +350,14 @@ async def test_a_link_needs_no_token_and_all_else_does(tmp_path) -> None:
         async with session.post(made.url + "/api/v2/silences", json=SILENCE) as answer:
             assert answer.status == 401
     assert made.daemon.desk.silences.listed(T0)[0].created_by == "ann"
+
+
+@pytest.mark.parametrize(("encoding", "code"), [("zstd", 415), ("gzip", 400)])
+async def test_a_broken_body_is_refused_as_all_else_is(run, ask, encoding, code) -> None:
+    """In JSON, and as the last thing on its connection."""
+    headers = {"Content-Encoding": encoding, "Content-Type": "application/json"}
+    for path in ("/api/v2/alerts", "/api/v2/silences", "/api/acks"):
+        async with ask.session.post(run.url + path, data=b"[]", headers=headers) as answer:
+            told = await answer.json()
+            assert (answer.status, told["code"], answer.headers["Connection"]) == (code, code, "close")
+            assert told["message"]
