@@ -65,6 +65,8 @@ class Client:
         if not _is_address(self._base):
             raise _no_address(arguments.url)
         self._headers = {"Content-Type": "application/json"}
+        self.unkept = ""
+        """Why what the last answer is about is not on the disk, where that is said beside it."""
         if arguments.token_file:
             self._headers["Authorization"] = f"Bearer {token_of(arguments.token_file).reveal()}"
 
@@ -80,7 +82,7 @@ class Client:
         Raises RefusedError, or TasktrailError where nobody answers, or a stranger.
         """
         with self._open(method, path, body) as answer:
-            text = answer.read()
+            text, self.unkept = answer.read(), answer.headers.get("Tasktrail-Unkept", "")
         if method == "DELETE" and not text:
             return None
         try:

@@ -50,13 +50,13 @@ def _add(arguments: argparse.Namespace) -> int:
         "createdBy": arguments.author,
         "comment": arguments.comment,
     }
-    answer = client.Client(arguments).ask("POST", "/api/v2/silences", body)
-    made, unkept = answer["silenceID"], answer.get("unkept", "")
+    daemon = client.Client(arguments)
+    made = daemon.ask("POST", "/api/v2/silences", body)["silenceID"]
     if arguments.json:
-        client.show({"id": made, "unkept": unkept})
+        client.show({"id": made, "unkept": daemon.unkept})
     else:
         print(made)
-        client.warn(unkept)
+        client.warn(daemon.unkept)
     return 0
 
 

@@ -52,6 +52,10 @@ async def silences(request: web.Request) -> web.StreamResponse:
     )
 
 
+UNKEPT = "Tasktrail-Unkept"
+"""The header that says why a silence is not on the disk: Alertmanager's answer has no room for it."""
+
+
 async def silence(request: web.Request) -> web.StreamResponse:
     """One."""
     view = request.app[VIEW]
@@ -71,8 +75,10 @@ async def post(request: web.Request) -> web.StreamResponse:
     except ValueError as error:
         raise v2.Refused(str(error)) from error
     view.woken()
-    unkept = await view.unkept()
-    return answers.json({"silenceID": made.id, **({"unkept": unkept} if unkept else {})})
+    answer = answers.json({"silenceID": made.id})
+    if unkept := await view.unkept():
+        answer.headers[UNKEPT] = unkept.encode("ascii", "replace").decode().replace("\n", " ")
+    return answer
 
 
 async def delete(request: web.Request) -> web.StreamResponse:

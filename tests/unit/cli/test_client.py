@@ -97,8 +97,10 @@ def _asked(command: tuple[str, ...], json: str) -> int:
 def _answer_once(server: socket.socket, answer: bytes) -> None:
     connection, _ = server.accept()
     with connection:
-        connection.recv(65_536)
         connection.sendall(answer)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65_536):  # to its end: what is closed with a question unread is a broken connection
+            pass
 
 
 def test_a_token_file_of_two_lines_is_refused_unseen(capsys, tmp_path) -> None:
