@@ -21,7 +21,7 @@ from collector.formats import native
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
 from collector.wiring.plugs import Feed
-from tests.unit.parts import T0, batch, running, until
+from tests.unit.parts import T0, Kept, Running, batch, running, until
 
 
 def test_a_hastened_rule_file_is_still_one() -> None:
@@ -102,6 +102,14 @@ def console() -> Console:
     return Console(record=True, width=160, height=40, force_terminal=True, color_system=None, file=io.StringIO())
 
 
+async def played(made: Running) -> None:
+    """Twelve seconds go by, each of them seen."""
+    for step in range(12):
+        made.clock.at = T0 + step
+        made.daemon.woken()
+        await until(lambda: made.daemon._sampled_at == made.clock.at)
+
+
 async def test_the_view_shows_what_flows_and_what_alerts(console) -> None:
     """The picture has a row per task with all its numbers, and the newest alerts with their evidence below."""
     view = LiveView(console, "http://x")
@@ -113,10 +121,7 @@ async def test_the_view_shows_what_flows_and_what_alerts(console) -> None:
     ) as made:
         drawing = asyncio.ensure_future(view.draw(made.daemon))
         console.print(view._picture(made.daemon))
-        for step in range(12):
-            made.clock.at = T0 + step
-            made.daemon.woken()
-            await until(lambda: made.daemon._sampled_at == made.clock.at)
+        await played(made)
         await until(lambda: view._said)
         console.print(view._picture(made.daemon))
         drawing.cancel()
@@ -128,19 +133,10 @@ async def test_the_view_shows_what_flows_and_what_alerts(console) -> None:
         assert word in text
 
 
-class Remembers:
-    """A channel that keeps what it is sent."""
+class Remembers(Kept):
+    """One that knows its end, too."""
 
-    name = "kept"
-    spacing_seconds = 0.0
-
-    def __init__(self) -> None:
-        self.sent: list[Notification] = []
-        self.is_closed = False
-
-    async def send(self, notification: Notification) -> None:
-        """Keep it."""
-        self.sent.append(notification)
+    is_closed = False
 
     async def close(self) -> None:
         """The end."""
@@ -157,10 +153,7 @@ async def test_the_last_line_sums_up_what_was_shown() -> None:
         channels=(heard,),
         rewrite=demo.hastened,
     ) as made:
-        for step in range(12):
-            made.clock.at = T0 + step
-            made.daemon.woken()
-            await until(lambda: made.daemon._sampled_at == made.clock.at)
+        await played(made)
         await until(lambda: any(one.status == "firing" for one in kept.sent))
         events = [json.loads(body)["kind"] for body in Fleet(T0 - 8).due(T0)]
         told = {alert.fingerprint for one in kept.sent for alert in one.alerts}
