@@ -65,6 +65,11 @@ CORE = ("collector.formats.celery_events", "collector.trail.flat")
 """What may be compiled; another test compares it with what is."""
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Long bytes are named by their argument: what each process packs anew (gzip writes the hour) has no fixed name."""
+    return argname if isinstance(val, bytes) and len(val) > 24 else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Listen to the processes of a parallel run; refuse to test a core that is older than its source."""
     config.pluginmanager.register(_workers)
