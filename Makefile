@@ -71,7 +71,7 @@ soak: $(VENV)/.dev
 	TASKTRAIL_REDRIVEN=10000 TASKTRAIL_KILLS=10 $(BIN)/python -m pytest tests/integration/test_redrive.py $(ARGS)
 	TASKTRAIL_REDRIVEN=1000 $(BIN)/python -m pytest tests/integration/test_redrive_jobs.py $(ARGS)
 	TASKTRAIL_DEAD=1000 $(BIN)/python -m pytest tests/integration/test_dead_frameworks.py $(ARGS)
-	TASKTRAIL_FAILOVER=yes $(BIN)/python -m pytest tests/integration/test_failover.py $(ARGS)
+	TASKTRAIL_FAILOVER=yes $(BIN)/python -m pytest tests/integration/test_failover.py tests/integration/test_rolling.py $(ARGS)
 	TASKTRAIL_REBALANCES=20 $(BIN)/python -m pytest tests/integration/test_rebalances.py $(ARGS)
 	$(BIN)/python -m tests.soak 120
 	$(BIN)/python -m tests.bench.bounds

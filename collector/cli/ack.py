@@ -42,6 +42,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.end:
         for one in arguments.alerts:
             daemon.ask("DELETE", f"/api/acks/{quote(one, safe='')}")
+            client.warn(daemon.unkept)
         return _show([], arguments) if arguments.json else 0
     names = [one for one in arguments.alerts if _FINGERPRINT.fullmatch(one)]
     body = {

@@ -77,7 +77,7 @@ class Client:
                 out.write(piece)
 
     def ask(self, method: str, path: str, body: Any = None, kind: type = dict) -> Any:
-        """The answer's JSON, of this kind; None where something is deleted.
+        """The answer's JSON, an object or a list of them (`kind`); None where something is deleted.
 
         Raises RefusedError, or TasktrailError where nobody answers, or a stranger.
         """
@@ -89,7 +89,7 @@ class Client:
             found = json.loads(text, object_hook=_Answer)
         except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, kind):
+        if not isinstance(found, kind) or (kind is list and not all(isinstance(one, _Answer) for one in found)):
             raise TasktrailError(f"{self._base}: {_STRANGER}")
         return found
 

@@ -82,6 +82,7 @@ def _expire(arguments: argparse.Namespace) -> int:
     for one in arguments.ids:
         try:
             daemon.ask("DELETE", f"/api/v2/silence/{quote(one, safe='')}")
+            client.warn(daemon.unkept)
         except client.RefusedError as error:
             if error.status == 404:
                 raise TasktrailError(f"there is no silence {one}: `tasktrail silence list` shows them") from error

@@ -74,7 +74,7 @@ async def delete(request: web.Request) -> web.StreamResponse:
     if not view.desk.acks.end(fingerprint):
         raise v2.Refused({"error": f"no ack of {fingerprint} holds"}, 404)
     view.woken()
-    return web.Response(status=204)
+    return answers.kept(web.Response(status=204), await view.unkept())
 
 
 async def drill(request: web.Request) -> web.StreamResponse:

@@ -14,12 +14,21 @@ from collector.gotext.floats import format_float
 from collector.model.alert import Alert
 
 T = TypeVar("T")
+UNKEPT = "Tasktrail-Unkept"
+"""The header that says why what was done is not on the disk, of answers that have no room for it."""
 _encode = msgspec.json.encode
 
 
 def json(body: Any, status: int = 200) -> web.Response:
     """A JSON response."""
     return web.Response(body=_encode(body), status=status, content_type="application/json")
+
+
+def kept(answer: web.Response, unkept: str) -> web.Response:
+    """An answer to what was done, with a header where it is not kept (`unkept`, for people; "": it is)."""
+    if unkept:
+        answer.headers[UNKEPT] = unkept.encode("ascii", "replace").decode().replace("\n", " ")
+    return answer
 
 
 async def walked(steps: Iterator[T | None]) -> T:

@@ -52,10 +52,6 @@ async def silences(request: web.Request) -> web.StreamResponse:
     )
 
 
-UNKEPT = "Tasktrail-Unkept"
-"""The header that says why a silence is not on the disk: Alertmanager's answer has no room for it."""
-
-
 async def silence(request: web.Request) -> web.StreamResponse:
     """One."""
     view = request.app[VIEW]
@@ -75,10 +71,7 @@ async def post(request: web.Request) -> web.StreamResponse:
     except ValueError as error:
         raise v2.Refused(str(error)) from error
     view.woken()
-    answer = answers.json({"silenceID": made.id})
-    if unkept := await view.unkept():
-        answer.headers[UNKEPT] = unkept.encode("ascii", "replace").decode().replace("\n", " ")
-    return answer
+    return answers.kept(answers.json({"silenceID": made.id}), await view.unkept())
 
 
 async def delete(request: web.Request) -> web.StreamResponse:
@@ -89,7 +82,7 @@ async def delete(request: web.Request) -> web.StreamResponse:
     except Unknown:
         return web.Response(status=404)
     view.woken()
-    return web.Response()
+    return answers.kept(web.Response(), await view.unkept())
 
 
 def checked(given: _Silence, now: float) -> Silence:

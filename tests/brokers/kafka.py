@@ -1,4 +1,4 @@
-"""Apache Kafka 4 in KRaft mode, one node, from its Maven artifacts; without Java or Maven the broker `tansu`."""
+"""Apache Kafka 4 in KRaft mode from its Maven artifacts, one node or several; without Java or Maven one of `tansu`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.brokers import install
-from tests.brokers.process import Broker, Unavailable, free_port, log_of, spawn, tried
+from tests.brokers.process import Broker, Unavailable, free_port, log_of, spawn, tried, wait_until
 
 VERSION = "4.4.0"
 _ARTIFACTS = [("org.apache.kafka", "kafka_2.13", VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")]
@@ -27,8 +28,8 @@ _JAVA = [
 ]
 _PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
+node.id={node}
+controller.quorum.voters={voters}
 listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL://127.0.0.1:{sasl}
 controller.listener.names=CONTROLLER
@@ -38,11 +39,12 @@ listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain
   user_tester="secret";
 log.dirs={folder}/data
 offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+offsets.topic.replication.factor={copies}
+transaction.state.log.replication.factor={copies}
+transaction.state.log.min.isr={least}
+share.coordinator.state.topic.replication.factor={copies}
+share.coordinator.state.topic.min.isr={least}
+min.insync.replicas={least}
 group.initial.rebalance.delay.ms=0
 log.retention.check.interval.ms=500
 log.initial.task.delay.ms=500
@@ -72,25 +74,62 @@ def name_of(bootstrap: str) -> str:
     return "Kafka"
 
 
-def _apache(*, detached: bool) -> Broker:
-    java = _java()
-    jars = install.maven(f"kafka-{VERSION}", _ARTIFACTS)
-    call = [java, *_JAVA, "-cp", f"{jars}/*"]
+def cluster(size: int) -> list[Broker]:
+    """So many nodes of Apache Kafka that hold copies of each other's topics. Unavailable where they do not start."""
+    name, controllers = _cluster_id(), [free_port() for _ in range(size)]
+    nodes, ready = [], []
+    for index in range(size):
+        folder = tempfile.mkdtemp(prefix="tasktrail-test-")
+        node, is_ready = _node(folder, name, index, controllers, detached=False)
+        node.folder = folder
+        nodes.append(node)
+        ready.append(is_ready)
+    if wait_until(lambda: all(is_ready() for is_ready in ready), 120.0):
+        return nodes
+    for node in nodes:
+        node.stop()
+    raise Unavailable("a cluster of Apache Kafka did not get ready")
 
+
+def _apache(*, detached: bool) -> Broker:
     def start(folder: str) -> tuple[Broker, Callable[[], bool]]:
-        port, sasl, properties = free_port(), free_port(), Path(folder) / "server.properties"
-        properties.write_text(_PROPERTIES.format(port=port, sasl=sasl, controller=free_port(), folder=folder))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        formatting = [*call, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
-        done = subprocess.run(formatting, capture_output=True, text=True, timeout=60, check=False)
-        if done.returncode:
-            raise Unavailable(f"Kafka's storage tool: {done.stderr[-400:]}")
-        pid = spawn([*call, "kafka.Kafka", str(properties)], folder, detached=detached)
-        broker = Broker(f"Apache Kafka {VERSION}", f"127.0.0.1:{port}", [pid])
-        broker.sasl = f"127.0.0.1:{sasl}"
-        return broker, lambda: "Kafka Server started" in log_of(folder) and answers("127.0.0.1", port)
+        return _node(folder, _cluster_id(), 0, [free_port()], detached=detached)
 
     return tried("Apache Kafka", start, 60.0)
+
+
+def _node(
+    folder: str, cluster_id: str, index: int, controllers: list[int], *, detached: bool
+) -> tuple[Broker, Callable[[], bool]]:
+    """One node in a folder of its own, and the question whether it is ready; its properties stay as they are."""
+    jars = install.maven(f"kafka-{VERSION}", _ARTIFACTS)
+    call = [_java(), *_JAVA, "-cp", f"{jars}/*"]
+    port, sasl, properties = free_port(), free_port(), Path(folder) / "server.properties"
+    copies = len(controllers)
+    properties.write_text(
+        _PROPERTIES.format(
+            node=index + 1,
+            voters=",".join(f"{number}@127.0.0.1:{one}" for number, one in enumerate(controllers, 1)),
+            controller=controllers[index],
+            port=port,
+            sasl=sasl,
+            folder=folder,
+            copies=copies,
+            least=max(1, copies - 1),
+        )
+    )
+    formatting = [*call, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+    done = subprocess.run(formatting, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        raise Unavailable(f"Kafka's storage tool: {done.stderr[-400:]}")
+    pid = spawn([*call, "kafka.Kafka", str(properties)], folder, detached=detached)
+    broker = Broker(f"Apache Kafka {VERSION}", f"127.0.0.1:{port}", [pid])
+    broker.sasl = f"127.0.0.1:{sasl}"
+    return broker, lambda: "Kafka Server started" in log_of(folder) and answers("127.0.0.1", port)
+
+
+def _cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def tansu(*, detached: bool = False) -> Broker:

@@ -55,12 +55,16 @@ class Broker:
         self._signal(signal.SIGKILL)
         self._reap(5.0)
 
-    def stop(self) -> None:
-        """End it, first politely, and remove its data."""
+    def end(self, seconds: float = 10.0) -> None:
+        """End it politely, or at once where it takes longer; its data stay."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
-        if not self._reap(10.0):
+        if not self._reap(seconds):
             self.kill()
+
+    def stop(self) -> None:
+        """End it and remove its data."""
+        self.end()
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 

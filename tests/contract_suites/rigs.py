@@ -154,13 +154,13 @@ async def kafka_topic(bootstrap: str, partitions: int = 2, **configs: str) -> As
         await rig.producer.stop()
 
 
-async def create_topic(bootstrap: str, topic: str, partitions: int, **configs: str) -> None:
+async def create_topic(bootstrap: str, topic: str, partitions: int, copies: int = 1, **configs: str) -> None:
     """A topic that is ready: its partitions have leaders."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
         settings = {name.replace("_", "."): value for name, value in configs.items()}
-        await admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
+        await admin.create_topics([NewTopic(topic, partitions, copies, topic_configs=settings)])
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             (described,) = await admin.describe_topics([topic])

@@ -56,7 +56,9 @@ def test_what_answers_otherwise_is_said(capsys, answer: bytes, says: str) -> Non
     [
         (("alerts",), "{}"),
         (("alerts",), '[{"labels": {}}]'),
+        (("alerts",), "[1]"),
         (("silence", "list"), '"x"'),
+        (("silence", "list"), "[null]"),
         (("tasks",), "[]"),
         (("tasks",), '{"status": "ok"}'),
         (("top", "--once"), '"x"'),
@@ -87,10 +89,17 @@ def test_a_daemon_that_does_not_say_what_it_keeps_is_understood(capsys, command,
     assert capsys.readouterr() == (says, "")
 
 
-def _asked(command: tuple[str, ...], json: str) -> int:
+@pytest.mark.parametrize("command", [("silence", "expire", "1"), ("ack", "--end", "0" * 16)])
+def test_what_is_taken_back_and_not_kept_is_said(capsys, command: tuple[str, ...]) -> None:
+    """It is done, and a restart forgets it."""
+    assert _asked(command, "", "Tasktrail-Unkept: a restart forgets it\r\n") == 0
+    assert capsys.readouterr() == ("", "but a restart forgets it\n")
+
+
+def _asked(command: tuple[str, ...], json: str, headers: str = "") -> int:
     """The exit code of a command that is answered with this."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
-        pool.submit(_answer_once, server, b"HTTP/1.0 200 OK\r\n\r\n" + json.encode())
+        pool.submit(_answer_once, server, f"HTTP/1.0 200 OK\r\n{headers}\r\n{json}".encode())
         return main([*command, "--url", f"http://127.0.0.1:{server.getsockname()[1]}"])
 
 

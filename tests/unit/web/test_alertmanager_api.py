@@ -187,6 +187,23 @@ async def test_a_foreign_page_writes_nothing(ask) -> None:
     assert (await ask("GET", "/api/v2/silences"))[1] == []
 
 
+async def test_what_is_not_kept_is_said_in_a_header(run, ask) -> None:
+    """A daemon without a state forgets at a restart what was silenced and acked, and what was taken back."""
+
+    async def said(method: str, path: str, body: Any = None) -> tuple[str | None, Any]:
+        async with ask.session.request(method, run.url + path, json=body) as answer:
+            found = await answer.json() if answer.content_type == "application/json" else None
+            return answer.headers.get("Tasktrail-Unkept"), found
+
+    await ask("POST", "/api/v2/alerts", OUT)
+    forgets = "the daemon keeps no state: a restart forgets it"
+    unkept, made = await said("POST", "/api/v2/silences", SILENCE)
+    assert unkept == forgets
+    assert (await said("DELETE", f"/api/v2/silence/{made['silenceID']}"))[0] == forgets
+    _, made = await said("POST", "/api/acks", {"matchers": ["severity=page"], "author": "ann", "seconds": 60})
+    assert (await said("DELETE", f"/api/acks/{made['acks'][0]['fingerprint']}"))[0] == forgets
+
+
 async def test_acks_over_http(ask) -> None:
     """By fingerprint or matchers, listed, shown with the alert, taken back; 404 where nothing fires."""
     await ask("POST", "/api/v2/alerts", OUT)
