@@ -89,7 +89,8 @@ class Client:
             found = json.loads(text, object_hook=_Answer)
         except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, kind) or (kind is list and not all(isinstance(one, _Answer) for one in found)):
+        items = found if isinstance(found, list) else []
+        if not isinstance(found, kind) or not all(isinstance(one, _Answer) for one in items):
             raise TasktrailError(f"{self._base}: {_STRANGER}")
         return found
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from collector.formats.celery_envelope import opened
 from collector.formats.celery_events import FINISH, completed, finished, take
 from collector.formats.celery_memory import Memory
 from collector.formats.celery_messages import (
@@ -29,7 +30,7 @@ from collector.formats.celery_messages import (
     waiting,
 )
 from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
-from collector.formats.celery_wire import Told, Wire
+from collector.formats.celery_wire import Told, Wire, regular
 from collector.formats.decoded import (
     NOT_JSON,
     SMALL_BODY,
@@ -58,19 +59,6 @@ class _Properties(msgspec.Struct, gc=False):
     body_encoding: str | None = None
 
 
-class _RegularProperties(msgspec.Struct, gc=False):
-    body_encoding: Literal["base64"]
-    delivery_tag: str = ""
-
-
-class _Regular(msgspec.Struct, gc=False):
-    """An envelope that is as nearly all are; its body comes decoded."""
-
-    body: bytes
-    properties: _RegularProperties
-    content_type: Literal["application/json"] = msgspec.field(default="application/json", name="content-type")
-
-
 class _Envelope(msgspec.Struct, gc=False):
     """A message as kombu publishes it on Redis, whatever is in it."""
 
@@ -79,7 +67,6 @@ class _Envelope(msgspec.Struct, gc=False):
     properties: _Properties = msgspec.field(default_factory=_Properties)
 
 
-_regular = msgspec.json.Decoder(_Regular).decode
 _told = msgspec.json.Decoder(list[Told] | Told).decode
 _envelope = msgspec.json.Decoder(_Envelope).decode
 _one = msgspec.json.Decoder(Wire).decode
@@ -100,6 +87,7 @@ class _Celery:
     def __init__(self) -> None:
         self._memory = Memory()
         self._out = Decoded([], [], [])
+        self._tails: set[bytes] = set()
         self._is_doubled = False
         """Whether each event may come twice, over two channels."""
         self._readers: dict[str, Callable[[int, Mapping[str, Any], bytes, float], None]] = {
@@ -149,11 +137,11 @@ class _Celery:
         try:
             if max(map(len, part)) > SMALL_BODY:
                 return False
-            envelopes = list(map(_regular, part))
-            listed = list(map(_told, [envelope.body for envelope in envelopes]))
-        except NOT_JSON:
+            listed = list(map(_told, opened(part, self._tails)))
+            tags = [regular(one).properties.delivery_tag for one in part] if self._is_doubled else []
+        except (*NOT_JSON, binascii.Error):
             return False
-        if self._is_doubled and not self._memory.tags.add([one.properties.delivery_tag for one in envelopes]):
+        if tags and not self._memory.tags.add(tags):
             return False
         self._finish(listed, start)
         return True

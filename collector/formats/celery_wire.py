@@ -1,14 +1,30 @@
-"""Celery's worker events as they are on the wire."""
+"""Celery's worker events as they are on the wire, and kombu's envelope around them on Redis."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from collector.formats.decoded import MalformedError
 from collector.formats.spelling import WHEN
 from collector.model.event import EARLIEST, LATEST, LONGEST_TEXT, Event, Text, Time
+
+
+class _Properties(msgspec.Struct, gc=False):
+    body_encoding: Literal["base64"]
+    delivery_tag: str = ""
+
+
+class Regular(msgspec.Struct, gc=False):
+    """An envelope that is as nearly all are; its body comes decoded."""
+
+    body: bytes
+    properties: _Properties
+    content_type: Literal["application/json"] = msgspec.field(default="application/json", name="content-type")
+
+
+regular = msgspec.json.Decoder(Regular).decode
 
 
 class Told(Event, gc=False, kw_only=True, omit_defaults=True):

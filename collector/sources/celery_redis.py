@@ -24,7 +24,6 @@ from collector.sources.redis_pubsub import HELD, Messages, Subscription, subscri
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
 _TELL = 1.0  # seconds between looks at what there is to say
-_CHUNK = 1000
 _CHANNELS = 2000
 """Channels whose description is kept; those of results are one per task and never are."""
 _RESULT = b"celery-task-meta-"
@@ -157,7 +156,7 @@ class _Listener:
                 messages = await subscription.take(_TELL)
                 if looking.done():
                     looking.result()
-                heard_at = self._clock.now()
+                heard_at = subscription.heard_until
                 await self._take(messages, subscription)
                 self._past.heard_at = heard_at
                 if self._clock.monotonic() - told_at >= _TELL:
@@ -180,14 +179,11 @@ class _Listener:
     # What came
 
     async def _take(self, messages: Messages, subscription: Subscription) -> None:
-        left = len(messages.bodies)
-        for whole in messages.parts(_CHUNK):
-            left -= len(whole.bodies)
-            channels = Counter(whole.channels)
-            part = await self._of_our_database(whole, channels)
-            about = list(map(self._places.__getitem__, zip(part.patterns, part.channels, strict=True)))
-            self._workers.hear(part, channels, self._clock.now())
-            await self._hand_over(self._batch(part.bodies, about, is_head=not left and subscription.is_empty))
+        channels = Counter(messages.channels)
+        ours = await self._of_our_database(messages, channels)
+        about = list(map(self._places.__getitem__, zip(ours.patterns, ours.channels, strict=True)))
+        self._workers.hear(ours, channels, self._clock.now())
+        await self._hand_over(self._batch(ours.bodies, about, is_head=subscription.is_empty))
 
     async def _of_our_database(self, part: Messages, channels: Iterable[bytes]) -> Messages:
         """Without results of other databases: their channels have no number, so their keys are looked for in ours."""

@@ -1,15 +1,17 @@
-"""One Redis connection that listens: patterns in, messages out, parsed by hiredis as they come off the socket.
+"""One Redis connection that listens: patterns in, messages out, parsed by hiredis just before they are counted.
 
 redis-py's reader costs five times as much per message. Nothing that is published is kept by the server for a listener
-that does not read, so reading goes on while messages wait here, up to a bound; beyond it the server holds them, and
-cuts the connection when its own limit is reached. Who listens learns that by the SourceError, as any loss.
+that does not read, so reading goes on while bytes wait here, up to a bound; beyond it the server holds them, and cuts
+the connection when its own limit is reached. Who listens learns that by the SourceError, as any loss. What waits is
+not parsed yet: as objects it would have left the processor's cache by its turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
@@ -20,10 +22,11 @@ from collector.model.errors import SourceError
 from collector.sources.redis_wire import RedisAddress, dial, greeting, refusal
 
 HELD = 64 * 1024 * 1024
-"""Bytes of messages that may wait here before the connection is not read any more."""
+"""Bytes that may wait here before the connection is not read any more."""
 _READ = 32 * 1024
-"""Bytes that are read at once. A turn of the loop does so up to 32 times: somewhat more than is counted in a turn, so
-reading gets ahead in a flood, but slowly: what has waited for long has left the processor's cache."""
+"""Bytes that are read at once; a turn of the loop does so up to 32 times."""
+_ENOUGH = 500
+"""Messages that are given at once, and a few more."""
 _FED = 16 * 1024
 """Bytes that hiredis is given at once: after every reply it moves all that it was given and has not parsed yet."""
 _QUIET = 5.0  # seconds without a word after which the server is asked whether it is there
@@ -37,12 +40,6 @@ class Messages(msgspec.Struct, gc=False):
     channels: list[bytes]
     bodies: list[bytes]
 
-    def parts(self, size: int) -> Iterator[Messages]:
-        """The same in pieces of at most `size` messages."""
-        for start in range(0, len(self.bodies), size):
-            end = start + size
-            yield Messages(self.patterns[start:end], self.channels[start:end], self.bodies[start:end])
-
 
 class Subscription(asyncio.BufferedProtocol):
     """Made by `subscribe`; ends by `close`. One task takes from it."""
@@ -51,7 +48,10 @@ class Subscription(asyncio.BufferedProtocol):
         self._address = address
         self._clock = clock
         self._most = held
+        self._waiting: deque[tuple[float, bytes]] = deque()
+        """What is not parsed yet, each piece with the wall clock at which it came."""
         self._held = 0
+        """Bytes of it."""
         self._buffer = memoryview(bytearray(_READ))
         self._parser = hiredis.Reader()
         self._messages = Messages([], [], [])
@@ -77,30 +77,39 @@ class Subscription(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take apart whatever came."""
-        parser = self._parser
-        messages = self._messages
-        channels, bodies, patterns = messages.channels, messages.bodies, messages.patterns
+        """Something came: it waits, unless it is an answer that somebody waits for."""
         self._heard_at = self._clock.monotonic()
-        try:
-            for start in range(0, nbytes, _FED):
-                parser.feed(self._buffer, start, min(_FED, nbytes - start))  # type: ignore[arg-type]  # its stub
-                while (reply := parser.gets()) is not False:
-                    if reply.__class__ is list and len(reply) == 4 and reply[0] == b"pmessage":
-                        patterns.append(reply[1])
-                        channels.append(reply[2])
-                        bodies.append(reply[3])
-                    else:
-                        self._other(reply)
-        except hiredis.ProtocolError as error:
-            self._lose(SourceError(f"{self._address}: {error}"))
-            return
+        self._waiting.append((self._clock.now(), bytes(self._buffer[:nbytes])))
         self._held += nbytes
-        if bodies:
-            self._something.set()
+        if self._replies:
+            self._parse(sys.maxsize)
+        self._something.set()
         if self._held > self._most and self._transport is not None and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _parse(self, enough: int) -> None:
+        """Take apart what waits, until there are so many messages."""
+        parser, waiting = self._parser, self._waiting
+        messages = self._messages
+        channels, bodies, patterns = messages.channels, messages.bodies, messages.patterns
+        try:
+            while waiting and len(bodies) < enough:
+                _, piece = waiting.popleft()
+                self._held -= len(piece)
+                for start in range(0, len(piece), _FED):
+                    parser.feed(piece, start, min(_FED, len(piece) - start))
+                    while (reply := parser.gets()) is not False:
+                        if reply.__class__ is list and len(reply) == 4 and reply[0] == b"pmessage":
+                            patterns.append(reply[1])
+                            channels.append(reply[2])
+                            bodies.append(reply[3])
+                        else:
+                            self._other(reply)
+        except hiredis.ProtocolError as error:
+            waiting.clear()
+            self._held = 0
+            self._lose(SourceError(f"{self._address}: {error}"))
 
     def _other(self, reply: Any) -> None:
         """An answer to a command; the server's word that it listens, or that it is there, is one of its own kind."""
@@ -143,22 +152,22 @@ class Subscription(asyncio.BufferedProtocol):
         return reply
 
     async def take(self, seconds: float) -> Messages:
-        """What has come, once something has or so many seconds have passed. Raises SourceError when it is lost.
+        """What has come, or the first of it, once something has or so many seconds have passed.
 
-        What came before the loss is given first.
+        Raises SourceError when the connection is lost; what came before the loss is given first.
         """
-        if not self._messages.bodies and self._lost is None:
+        if self.is_empty and self._lost is None:
             try:
                 async with asyncio.timeout(seconds):
                     await self._something.wait()
             except TimeoutError:
                 self._see_to_it()
         self._something.clear()
+        self._parse(_ENOUGH)
         taken, self._messages = self._messages, Messages([], [], [])
-        self._held = 0
-        if not taken.bodies and self._lost is not None:
+        if not taken.bodies and self._lost is not None and not self._waiting:
             raise self._lost
-        if self._is_paused and self._transport is not None and self._lost is None:
+        if self._is_paused and self._held <= self._most // 2 and self._transport is not None and self._lost is None:
             self._is_paused = False
             self._full_at = self._clock.monotonic()
             self._transport.resume_reading()
@@ -178,9 +187,14 @@ class Subscription(asyncio.BufferedProtocol):
         self._transport.write(hiredis.pack_command(tuple(words)))  # type: ignore[arg-type]  # its stub takes one word
 
     @property
+    def heard_until(self) -> float:
+        """The wall clock until which everything that came was given."""
+        return self._waiting[0][0] if self._waiting else self._clock.now()
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing waits here."""
-        return not self._messages.bodies
+        return not self._messages.bodies and not self._waiting
 
     def close(self) -> None:
         """At once, without a farewell."""

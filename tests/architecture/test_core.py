@@ -115,6 +115,7 @@ def test_it_stitches_as_python_does(case: Any) -> None:
 def test_it_reads_celery_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same events, rejects and what is left out."""
     compiled("collector.formats.celery_events")
+    compiled("collector.formats.celery_envelope")
     messages = peers.stream(5000, 7)[0]
     base = {"hostname": "w@h", "utcoffset": 0, "pid": 1, "clock": 1, "timestamp": 1.8e9}
     for told in (
@@ -150,4 +151,5 @@ def test_it_reads_celery_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None
     assert sum(len(events) for events, *_ in fast) > 4500
     assert sum(len(rejects) for _, _, rejects, _ in fast) == 6
     monkeypatch.setattr(celery, "take", plain("collector.formats.celery_events", monkeypatch).take)
+    monkeypatch.setattr(celery, "opened", plain("collector.formats.celery_envelope", monkeypatch).opened)
     assert decoded() == fast
