@@ -3,7 +3,7 @@
 cimport cython
 
 
-@cython.locals(message=bytes, tail=bytes, bodies=list, begin=Py_ssize_t, rest=Py_ssize_t, length=Py_ssize_t, end=Py_ssize_t, tag=Py_ssize_t)
+@cython.locals(message=bytes, tail=bytes, bodies=list, begin=Py_ssize_t, rest=Py_ssize_t, end=Py_ssize_t)
 cpdef list opened(list messages, set tails)
 
 cpdef bytes _parsed(bytes message, bytes tail, set tails)

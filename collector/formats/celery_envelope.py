@@ -26,16 +26,11 @@ def opened(messages: list[bytes], tails: set[bytes]) -> list[bytes]:
     is made of is not looked at.
     """
     bodies = []
-    begin, rest, length = len(_BEGIN), _REST, _TAG
+    begin, rest = len(_BEGIN), _REST
     for message in messages:
-        end, tag = message.find(b'"', begin), len(message) - rest
-        tail = message[end:tag]
-        if (
-            tail in tails
-            and message.startswith(_BEGIN)
-            and message.endswith(_END)
-            and message.find(b'"', tag) == tag + length
-        ):
+        end = message.find(b'"', begin)
+        tail = message[end : len(message) - rest]
+        if tail in tails and message.startswith(_BEGIN) and message.endswith(_END):
             bodies.append(b64decode(message[begin:end], None, True))
         else:
             bodies.append(_parsed(message, tail, tails))

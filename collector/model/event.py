@@ -62,26 +62,28 @@ SpanId: TypeAlias = Annotated[str, msgspec.Meta(min_length=16, max_length=16)]
 class Event(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     """One fact, in its one regular spelling: times are Unix seconds, what is absent is None, never an empty string."""
 
+    # In the order in which they mostly stand on the wire: a decoder looks for a name behind the one before it.
+
     kind: Kind
+    worker: Text | None = None
     task_id: Text
     """Required, because every task kind needs one; the formats give worker kinds without a task the id ""."""
     time: Time = None
     task: Text | None = None
     queue: Text | None = None
-    worker: Text | None = None
+    root_id: Text | None = None
+    parent_id: Text | None = None
+    attempt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    eta: Time = None
+    expires: Time = None
+    run_seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
+    error: Text | None = None
+    error_message: Text | None = None
     caller: Text | None = None
     trace_id: TraceId | None = None
     span_id: SpanId | None = None
-    parent_id: Text | None = None
-    root_id: Text | None = None
     traceparent: None = None
     """A spelling of `trace_id` and `span_id`, never kept: the field is here so that a body that has one is noticed."""
-    attempt: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
-    error: Text | None = None
-    error_message: Text | None = None
-    run_seconds: Annotated[float, msgspec.Meta(ge=0, lt=1e9)] | None = None
-    eta: Time = None
-    expires: Time = None
     idempotency_key: Text | None = None
     labels: dict[str, str] | None = None
 

@@ -108,15 +108,26 @@ class CeleryRedisSource:
             subscription.close()
 
 
-class _Places(dict[tuple[bytes, bytes], Mapping[str, Any]]):
-    """Messages' places, as a capture has them, by pattern and channel; those of single tasks are not kept."""
+class _Places:
+    """Messages' places, as a capture has them, by channel; those of single tasks are not kept."""
 
-    def __missing__(self, key: tuple[bytes, bytes]) -> Mapping[str, Any]:
-        pattern, channel = key
-        made = {"channel": channel.decode("utf-8", "replace"), "pattern": pattern.decode("utf-8", "replace")}
-        if len(self) < _CHANNELS and _RESULT not in channel:
-            self[key] = made
-        return made
+    def __init__(self) -> None:
+        self._known: dict[bytes, Mapping[str, Any]] = {}
+
+    def of(self, messages: Messages, channels: Iterable[bytes]) -> list[Mapping[str, Any]]:
+        """The place of each message; `channels`: the distinct ones of all."""
+        known = self._known
+        if new := [channel for channel in channels if channel not in known]:
+            patterns = dict(zip(messages.channels, messages.patterns, strict=True))
+            made = {channel: _described(channel, patterns[channel]) for channel in new if channel in patterns}
+            known = known | made
+            if len(known) <= _CHANNELS:
+                self._known |= {channel: place for channel, place in made.items() if _RESULT not in channel}
+        return list(map(known.__getitem__, messages.channels))
+
+
+def _described(channel: bytes, pattern: bytes) -> Mapping[str, Any]:
+    return {"channel": channel.decode("utf-8", "replace"), "pattern": pattern.decode("utf-8", "replace")}
 
 
 class _Listener:
@@ -181,7 +192,7 @@ class _Listener:
     async def _take(self, messages: Messages, subscription: Subscription) -> None:
         channels = Counter(messages.channels)
         ours = await self._of_our_database(messages, channels)
-        about = list(map(self._places.__getitem__, zip(ours.patterns, ours.channels, strict=True)))
+        about = self._places.of(ours, channels)
         self._workers.hear(ours, channels, self._clock.now())
         await self._hand_over(self._batch(ours.bodies, about, is_head=subscription.is_empty))
 

@@ -1,0 +1,123 @@
+"""What waits on a subscription: given in order and in pieces, with the time until which all was given."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from collector.model.clock import SystemClock
+from collector.model.errors import SourceError
+from collector.sources.redis_pubsub import Subscription
+from collector.sources.redis_wire import RedisAddress
+
+
+class Hands(SystemClock):
+    """A clock whose wall time is set by hand."""
+
+    at = 100.0
+
+    def now(self) -> float:
+        """What was set."""
+        return self.at
+
+
+class Socket(asyncio.Transport):
+    """One that remembers whether it is read."""
+
+    is_read = True
+
+    def pause_reading(self) -> None:
+        """Not until it is resumed."""
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        """Again."""
+        self.is_read = True
+
+
+def published(*bodies: bytes) -> bytes:
+    """What the server sends."""
+    return b"".join(b"*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$%d\r\n%b\r\n" % (len(one), one) for one in bodies)
+
+
+def come(to: Subscription, data: bytes) -> None:
+    """Bytes off the socket, as asyncio hands them over."""
+    while data:
+        buffer = to.get_buffer(-1)
+        part, data = data[: len(buffer)], data[len(buffer) :]
+        buffer[: len(part)] = part
+        to.buffer_updated(len(part))
+
+
+def subscription(held: int = 1 << 30) -> tuple[Subscription, Hands, Socket]:
+    """One that is connected."""
+    clock, socket = Hands(), Socket()
+    made = Subscription(RedisAddress(host="127.0.0.1", port=1), clock, held)
+    made.connection_made(socket)
+    return made, clock, socket
+
+
+async def all_of(one: Subscription) -> list[list[bytes]]:
+    """What it gives, until nothing waits."""
+    taken = []
+    while not one.is_empty:
+        taken.append((await one.take(0)).bodies)
+    return taken
+
+
+async def test_a_flood_is_given_in_pieces_and_in_order() -> None:
+    """No piece is much longer than the others, and a message that is torn over two reads is whole."""
+    one, _, _ = subscription()
+    bodies = [b"%d" % number * 40 for number in range(5000)]
+    come(one, published(*bodies))
+    taken = await all_of(one)
+    assert [body for piece in taken for body in piece] == bodies
+    assert len(taken) > 3
+    assert max(map(len, taken)) < 1000
+
+
+async def test_what_waits_is_not_said_to_be_heard() -> None:
+    """A crash now would lose it: until when all was given is when the first that waits has come."""
+    one, clock, _ = subscription()
+    come(one, published(*[b"x" * 400] * 1000))
+    clock.at = 107.0
+    come(one, published(b"last"))
+    assert one.heard_until == 100.0
+    await one.take(0)
+    assert one.heard_until == 100.0
+    clock.at = 110.0
+    await all_of(one)
+    assert one.heard_until == 110.0
+
+
+async def test_what_came_before_the_loss_is_given_first() -> None:
+    """All of it; then the loss is told."""
+    one, _, _ = subscription()
+    come(one, published(*[b"x" * 400] * 2000))
+    one.connection_lost(None)
+    assert sum(map(len, await all_of(one))) == 2000
+    with pytest.raises(SourceError, match="closed the connection"):
+        await one.take(0)
+
+
+async def test_what_is_no_protocol_ends_it() -> None:
+    """Good messages before it are given."""
+    one, _, _ = subscription()
+    come(one, published(b"good") + b"?nonsense\r\n" + published(b"never"))
+    assert (await one.take(0)).bodies == [b"good"]
+    with pytest.raises(SourceError, match="Protocol error"):
+        await one.take(0)
+
+
+async def test_the_socket_is_left_alone_while_too_much_waits() -> None:
+    """And is read again when half of it is gone."""
+    one, _, socket = subscription(held=100_000)
+    come(one, published(*[b"x" * 400] * 1000))
+    assert not socket.is_read
+    read = []
+    while not one.is_empty:
+        await one.take(0)
+        read.append(socket.is_read)
+    assert not read[0]
+    assert read[-1]
