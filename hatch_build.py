@@ -16,7 +16,12 @@ from Cython.Build import cythonize
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-CORE = ("collector.formats.celery_envelope", "collector.formats.celery_events", "collector.trail.flat")
+CORE = (
+    "collector.formats.celery_envelope",
+    "collector.formats.celery_events",
+    "collector.sources.redis_messages",
+    "collector.trail.flat",
+)
 DIRECTIVES = {
     "language_level": 3,
     "annotation_typing": False,  # the types are those of the .pxd: Python's do not say what fits into a machine word

@@ -61,7 +61,12 @@ class _Workers:
 _workers = _Workers()
 
 
-CORE = ("collector.formats.celery_envelope", "collector.formats.celery_events", "collector.trail.flat")
+CORE = (
+    "collector.formats.celery_envelope",
+    "collector.formats.celery_events",
+    "collector.sources.redis_messages",
+    "collector.trail.flat",
+)
 """What may be compiled; another test compares it with what is."""
 
 

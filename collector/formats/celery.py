@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from collector.formats.celery_envelope import opened
+from collector.formats.celery_envelope import Tails, opened
 from collector.formats.celery_events import FINISH, completed, finished, take
 from collector.formats.celery_memory import Memory
 from collector.formats.celery_messages import (
@@ -87,7 +87,7 @@ class _Celery:
     def __init__(self) -> None:
         self._memory = Memory()
         self._out = Decoded([], [], [])
-        self._tails: set[bytes] = set()
+        self._tails = Tails()
         self._is_doubled = False
         """Whether each event may come twice, over two channels."""
         self._readers: dict[str, Callable[[int, Mapping[str, Any], bytes, float], None]] = {
@@ -99,7 +99,7 @@ class _Celery:
 
     def __call__(self, batch: Batch) -> Decoded:
         """The events of a batch, in its order."""
-        out = self._out = Decoded([], [], [])
+        out = self._out
         abouts = batch.about
         if abouts is None or batch.tap not in self._readers:
             out.rejects += [
@@ -115,6 +115,7 @@ class _Celery:
             self._each(batch, abouts, 0, len(batch.bodies))
         completed(out.events, self._memory)
         self._memory.turn()
+        self._out = Decoded([], [], [])  # not with the next batch: what was told is let go as soon as it is counted
         return out
 
     def _each(self, batch: Batch, abouts: Sequence[Mapping[str, Any]], start: int, end: int) -> None:

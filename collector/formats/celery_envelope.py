@@ -17,27 +17,54 @@ _TAG = 36
 _REST = _TAG + len(_END)
 _MOST, _LONGEST = 1000, 1000
 """Tails that are known, and bytes of one."""
+_RECENT = 4
+"""Tails that are tried before one is looked for: often the next message is of a sender that was heard just before."""
 
 
-def opened(messages: list[bytes], tails: set[bytes]) -> list[bytes]:
-    """The bodies of regular envelopes; what was learned is added to `tails`.
+class Tails:
+    """What was learned of a source's envelopes."""
+
+    def __init__(self) -> None:
+        self.known: set[bytes] = set()
+        self.recent: tuple[bytes, ...] = ()
+
+
+def opened(messages: list[bytes], tails: Tails) -> list[bytes]:
+    """The bodies of regular envelopes; what is new is learned.
 
     Where one is not regular raises as `regular` does, or binascii.Error. Where a tail is known, what the delivery tag
     is made of is not looked at.
     """
     bodies = []
     begin, rest = len(_BEGIN), _REST
+    recent = tails.recent
     for message in messages:
-        end = message.find(b'"', begin)
-        tail = message[end : len(message) - rest]
-        if tail in tails and message.startswith(_BEGIN) and message.endswith(_END):
-            bodies.append(b64decode(message[begin:end], None, True))
+        behind = len(message) - rest
+        for tail in recent:
+            end = behind - len(tail)
+            if end >= begin and message.startswith(tail, end) and message.startswith(_BEGIN) and message.endswith(_END):
+                bodies.append(b64decode(message[begin:end], None, True))
+                break
         else:
-            bodies.append(_parsed(message, tail, tails))
+            bodies.append(_looked_up(message, tails))
+            recent = tails.recent
     return bodies
 
 
-def _parsed(message: bytes, tail: bytes, tails: set[bytes]) -> bytes:
+def _looked_up(message: bytes, tails: Tails) -> bytes:
+    """The body of an envelope whose tail was not seen just before; parsed where it is not known at all."""
+    begin = len(_BEGIN)
+    end = message.find(b'"', begin)
+    tail = message[end : len(message) - _REST]
+    if tail not in tails.known:
+        return _parsed(message, tail, tails)
+    tails.recent = (tail, *tails.recent[: _RECENT - 1])
+    if message.startswith(_BEGIN) and message.endswith(_END):
+        return b64decode(message[begin:end], None, True)
+    return regular(message).body
+
+
+def _parsed(message: bytes, tail: bytes, tails: Tails) -> bytes:
     """The body of an envelope whose tail is not known yet. It is from now on, where all else is as kombu writes it."""
     envelope = regular(message)
     tag = envelope.properties.delivery_tag.encode()
@@ -49,7 +76,7 @@ def _parsed(message: bytes, tail: bytes, tails: set[bytes]) -> bytes:
         and b"\\" not in message
         and b'"body"' not in tail
     ):
-        if len(tails) >= _MOST:
-            tails.clear()
-        tails.add(tail)
+        if len(tails.known) >= _MOST:
+            tails.known.clear()
+        tails.known.add(tail)
     return envelope.body

@@ -5,7 +5,7 @@ cimport cython
 from collector.formats.layout cimport Told
 
 
-@cython.locals(event=Told, entry=tuple, events=list, index=long)
+@cython.locals(event=Told, entry=tuple, entries=dict, events=list, index=long)
 cpdef take(listed, start, out, list sources, memory)
 
 cpdef finished(Told event, finish, memory)

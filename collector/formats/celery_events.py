@@ -166,11 +166,11 @@ def take(listed: Iterable[list[Told] | Told], start: int, out: Decoded, sources:
 
     What has nothing to be finished costs two look-ups.
     """
-    entry_of, events = FINISH.get, out.events
+    entries, events = FINISH, out.events
     index = start
     for item in listed:
         for event in item if isinstance(item, list) else (item,):
-            entry = entry_of(event.kind)
+            entry = entries.get(event.kind)
             if entry is None:
                 out.ignored += 1
                 continue

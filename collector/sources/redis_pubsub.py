@@ -19,16 +19,15 @@ import msgspec
 
 from collector.model.clock import Clock, SystemClock
 from collector.model.errors import SourceError
+from collector.sources.redis_messages import take_apart
 from collector.sources.redis_wire import RedisAddress, dial, greeting, refusal
 
 HELD = 64 * 1024 * 1024
 """Bytes that may wait here before the connection is not read any more."""
-_READ = 32 * 1024
+_READ = 64 * 1024
 """Bytes that are read at once; a turn of the loop does so up to 32 times."""
 _ENOUGH = 500
 """Messages that are given at once, and a few more."""
-_FED = 16 * 1024
-"""Bytes that hiredis is given at once: after every reply it moves all that it was given and has not parsed yet."""
 _QUIET = 5.0  # seconds without a word after which the server is asked whether it is there
 _PATIENCE = 10.0  # seconds that it may take to say so
 
@@ -90,22 +89,14 @@ class Subscription(asyncio.BufferedProtocol):
 
     def _parse(self, enough: int) -> None:
         """Take apart what waits, until there are so many messages."""
-        parser, waiting = self._parser, self._waiting
-        messages = self._messages
-        channels, bodies, patterns = messages.channels, messages.bodies, messages.patterns
+        waiting, messages = self._waiting, self._messages
         try:
-            while waiting and len(bodies) < enough:
+            while waiting and len(messages.bodies) < enough:
                 _, piece = waiting.popleft()
                 self._held -= len(piece)
-                for start in range(0, len(piece), _FED):
-                    parser.feed(piece, start, min(_FED, len(piece) - start))
-                    while (reply := parser.gets()) is not False:
-                        if reply.__class__ is list and len(reply) == 4 and reply[0] == b"pmessage":
-                            patterns.append(reply[1])
-                            channels.append(reply[2])
-                            bodies.append(reply[3])
-                        else:
-                            self._other(reply)
+                columns = messages.patterns, messages.channels, messages.bodies
+                for reply in take_apart(self._parser, piece, *columns):
+                    self._other(reply)
         except hiredis.ProtocolError as error:
             waiting.clear()
             self._held = 0

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hiredis
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -74,7 +75,7 @@ def test_what_has_types_is_what_is_compiled() -> None:
     """No list is behind the others."""
     assert sorted(MODULES) == sorted(CORE)
     hook = (ROOT / "hatch_build.py").read_text()
-    (listed,) = re.findall(r"^CORE = \((.*)\)$", hook, re.MULTILINE)
+    (listed,) = re.findall(r"^CORE = \((.*?)\)$", hook, re.MULTILINE | re.DOTALL)
     assert re.findall(r'"([\w.]+)"', listed) == sorted(MODULES)
 
 
@@ -153,3 +154,21 @@ def test_it_reads_celery_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(celery, "take", plain("collector.formats.celery_events", monkeypatch).take)
     monkeypatch.setattr(celery, "opened", plain("collector.formats.celery_envelope", monkeypatch).opened)
     assert decoded() == fast
+
+
+def test_it_takes_the_stream_apart_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same columns, and everything else in its order, wherever the stream is torn."""
+    stream = b"".join(peers.packed(b"pmessage", b"*", b"c%d" % number, b"x" * number) for number in range(200))
+    stream = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n" + stream + b"+OK\r\n*3\r\n$10\r\npsubscribe\r\n$1\r\na\r\n:1\r\n"
+
+    def taken(module: ModuleType, size: int) -> Any:
+        parser, columns, others = hiredis.Reader(), ([], [], []), []
+        for start in range(0, len(stream), size):
+            others += module.take_apart(parser, stream[start : start + size], *columns)
+        return columns, others
+
+    fast, slow = (of("collector.sources.redis_messages") for of in (compiled, lambda name: plain(name, monkeypatch)))
+    for size in (1, 100, 40_000):
+        columns, others = taken(fast, size)
+        assert (columns, others) == taken(slow, size)
+        assert (list(map(len, columns)), len(others)) == ([200] * 3, 3)

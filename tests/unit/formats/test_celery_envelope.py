@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collector.formats.celery_envelope import opened
+from collector.formats.celery_envelope import Tails, opened
 from collector.formats.celery_wire import regular
 
 TAG = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -33,7 +33,7 @@ def message(body: bytes = b"{}", tag: str = TAG, hostname: str = "w1@a", **prope
 KNOWN = message()
 
 
-def outcome(one: bytes, tails: set[bytes]) -> bytes | None:
+def outcome(one: bytes, tails: Tails) -> bytes | None:
     """Its body; None: it is not regular."""
     try:
         (body,) = opened([one], tails)
@@ -52,11 +52,11 @@ def parsed(one: bytes) -> bytes | None:
 
 def test_a_known_tail_is_not_parsed_again() -> None:
     """One per sender and routing key is learned; what only parsing could see in the others is not seen."""
-    tails: set[bytes] = set()
+    tails = Tails()
     bodies = [b"%d" % number * number for number in range(100)]
     sent = [message(body, hostname=f"w{number % 3}@a") for number, body in enumerate(bodies)]
     assert opened(sent, tails) == bodies
-    assert len(tails) == 3
+    assert len(tails.known) == 3
     odd = message(b"odd", hostname="w1@a").replace(TAG.encode(), b"\xff" * len(TAG))
     assert parsed(odd) is None
     assert outcome(odd, tails) == b"odd"
@@ -64,12 +64,12 @@ def test_a_known_tail_is_not_parsed_again() -> None:
 
 def test_tails_are_bounded() -> None:
     """Ever new senders, and long tails, take no more than a megabyte."""
-    tails: set[bytes] = set()
+    tails = Tails()
     assert len(opened([message(hostname=f"w{number}@a") for number in range(2500)], tails)) == 2500
-    assert 0 < len(tails) <= 1000
-    before = len(tails)
+    assert 0 < len(tails.known) <= 1000
+    before = len(tails.known)
     assert opened([message(hostname="w" * 2000)], tails) == [b"{}"]
-    assert len(tails) == before
+    assert len(tails.known) == before
 
 
 @given(
@@ -80,7 +80,7 @@ def test_tails_are_bounded() -> None:
 def test_what_is_changed_anywhere_is_read_as_parsing_reads_it(place: int, put: bytes, taken: int) -> None:
     """Whether the tail was known before or is learned from the changed one; where the tag is, nothing is promised."""
     changed = KNOWN[:place] + put + KNOWN[place + taken :]
-    tails: set[bytes] = set()
+    tails = Tails()
     assert outcome(KNOWN, tails) == b"{}"
     assert outcome(changed, tails) == parsed(changed)
     for one in (KNOWN, message(b"[1, 2]"), changed):
@@ -101,8 +101,8 @@ def test_what_is_changed_anywhere_is_read_as_parsing_reads_it(place: int, put: b
 )
 def test_what_could_mislead_is_not_learned(first: bytes) -> None:
     """Two bodies, escapes, other spaces, other tags: each is parsed each time."""
-    tails: set[bytes] = set()
+    tails = Tails()
     assert outcome(first, tails) == parsed(first) is not None
-    assert not tails
+    assert not tails.known
     second = first.replace(b'"e30="', b'"e31="')
     assert outcome(second, tails) == parsed(second)
