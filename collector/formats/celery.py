@@ -33,7 +33,6 @@ from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, i
 from collector.formats.celery_wire import Told, Wire, regular
 from collector.formats.decoded import (
     NOT_JSON,
-    SMALL_BODY,
     Decode,
     Decoded,
     Format,
@@ -136,11 +135,9 @@ class _Celery:
         """Take records of events at once, where all are regular and none was read before; else False, untouched."""
         part = bodies[start:end]
         try:
-            if max(map(len, part)) > SMALL_BODY:
-                return False
             listed = list(map(_told, opened(part, self._tails)))
             tags = [regular(one).properties.delivery_tag for one in part] if self._is_doubled else []
-        except (*NOT_JSON, binascii.Error):
+        except NOT_JSON:
             return False
         if tags and not self._memory.tags.add(tags):
             return False

@@ -4,8 +4,8 @@ cimport cython
 
 
 @cython.locals(
-    message=bytes, tail=bytes, bodies=list, recent=tuple, begin=Py_ssize_t, rest=Py_ssize_t, behind=Py_ssize_t,
-    end=Py_ssize_t,
+    message=bytes, tail=bytes, bodies=list, recent=tuple, begin=Py_ssize_t, rest=Py_ssize_t, most=Py_ssize_t,
+    behind=Py_ssize_t, end=Py_ssize_t,
 )
 cpdef list opened(list messages, tails)
 

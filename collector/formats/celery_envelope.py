@@ -10,11 +10,13 @@ from __future__ import annotations
 from pybase64 import b64decode
 
 from collector.formats.celery_wire import regular
+from collector.formats.decoded import SMALL_BODY
 
 _BEGIN, _END = b'{"body": "', b'"}}'
 _TAG = 36
 """Characters of a delivery tag: a UUID."""
 _REST = _TAG + len(_END)
+_LONG = f"more than {SMALL_BODY} bytes"
 _MOST, _LONGEST = 1000, 1000
 """Tails that are known, and bytes of one."""
 _RECENT = 4
@@ -32,14 +34,16 @@ class Tails:
 def opened(messages: list[bytes], tails: Tails) -> list[bytes]:
     """The bodies of regular envelopes; what is new is learned.
 
-    Where one is not regular raises as `regular` does, or binascii.Error. Where a tail is known, what the delivery tag
-    is made of is not looked at.
+    Where one is not regular raises as `regular` does, or ValueError: that is also one that is longer than SMALL_BODY.
+    Where a tail is known, what the delivery tag is made of is not looked at.
     """
     bodies = []
-    begin, rest = len(_BEGIN), _REST
+    begin, rest, most = len(_BEGIN), _REST, SMALL_BODY - _REST
     recent = tails.recent
     for message in messages:
         behind = len(message) - rest
+        if behind > most:
+            raise ValueError(_LONG)
         for tail in recent:
             end = behind - len(tail)
             if end >= begin and message.startswith(tail, end) and message.startswith(_BEGIN) and message.endswith(_END):
