@@ -98,7 +98,7 @@ class _Celery:
 
     def __call__(self, batch: Batch) -> Decoded:
         """The events of a batch, in its order."""
-        out = self._out
+        out = self._out = Decoded([], [], [])
         abouts = batch.about
         if abouts is None or batch.tap not in self._readers:
             out.rejects += [
@@ -114,7 +114,7 @@ class _Celery:
             self._each(batch, abouts, 0, len(batch.bodies))
         completed(out.events, self._memory)
         self._memory.turn()
-        self._out = Decoded([], [], [])  # not with the next batch: what was told is let go as soon as it is counted
+        self._out = Decoded([], [], [])  # what was told is let go as soon as it is counted, not with the next batch
         return out
 
     def _each(self, batch: Batch, abouts: Sequence[Mapping[str, Any]], start: int, end: int) -> None:

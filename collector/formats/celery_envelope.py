@@ -34,8 +34,8 @@ class Tails:
 def opened(messages: list[bytes], tails: Tails) -> list[bytes]:
     """The bodies of regular envelopes; what is new is learned.
 
-    Where one is not regular raises as `regular` does, or ValueError: that is also one that is longer than SMALL_BODY.
-    Where a tail is known, what the delivery tag is made of is not looked at.
+    Where one is not regular, or not written as kombu writes it, raises as `regular` does, or ValueError: that is also
+    one that is longer than SMALL_BODY. Where a tail is known, what the delivery tag is made of is not looked at.
     """
     bodies = []
     begin, rest, most = len(_BEGIN), _REST, SMALL_BODY - _REST
@@ -81,6 +81,6 @@ def _parsed(message: bytes, tail: bytes, tails: Tails) -> bytes:
         and b'"body"' not in tail
     ):
         if len(tails.known) >= _MOST:
-            tails.known.clear()
+            tails.known.pop()
         tails.known.add(tail)
     return envelope.body

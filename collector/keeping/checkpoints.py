@@ -39,8 +39,12 @@ DECIDED_SECONDS = 1.0
 """So long a checkpoint waits at most for what was decided on the way to it to be on the disk."""
 STEP = 0.005
 """Seconds of one uninterrupted step, as far as single parts allow."""
-QUIET = 5_000
-"""Trails that did not change and are written again in each checkpoint, until a generation says all by itself."""
+QUIET, SPREAD = 5_000, 20
+"""Trails that did not change and are written again in each checkpoint, until a generation says all by itself: at least
+so many, and more where it would take more checkpoints."""
+MOST_CHAINED = 4
+"""Files that a state may rest on. Each life that ends before its generation says all adds one; the next says it at once
+then: a start reads all of them."""
 MOST_HELD = 64 * 1024 * 1024
 """Bytes that wait for a disk that does not take them."""
 CRASH, LOST = "crash", "state_lost"
@@ -75,7 +79,8 @@ class Checkpoints:
         self._axes: dict[str, SavedAxis] = {}
         self._held: list[_Group] = []
         self._is_alone = False
-        """Whether the next generation goes on from nothing: groups were lost."""
+        """Whether the next generation goes on from nothing: there is none, groups of it were lost, or it would rest on
+        too many files."""
         self._one = asyncio.Lock()
         self._is_ending = asyncio.Event()
         self._seen: Any = None
@@ -103,6 +108,7 @@ class Checkpoints:
         else:
             pipeline = make()
         self._log.goes_on_from(self._saved)
+        self._is_alone = self._saved is None or len(self._saved.chain) >= MOST_CHAINED
         self._pipeline = pipeline
         self._trails = trail_saving.Saver(pipeline.stitcher.parts)
         self._series = series_saving.Saver(pipeline.store)
@@ -220,7 +226,8 @@ class Checkpoints:
             self._series.restart()
             self._habits.restart()
         async with self._gate.closed():
-            parts, busy = await self._taken(EVERYTHING if self._is_alone else QUIET)
+            most_quiet = max(QUIET, self._trails.quiet // SPREAD)
+            parts, busy = await self._taken(EVERYTHING if self._is_alone else most_quiet)
         self._held.append(_Group(parts, Commit(at, self._trails.is_whole, is_last), begins))
         # Sources go on behind what led to them: decisions that are not on the disk by then would never be made.
         await self._decided(DECIDED_SECONDS)

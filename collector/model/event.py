@@ -62,7 +62,7 @@ SpanId: TypeAlias = Annotated[str, msgspec.Meta(min_length=16, max_length=16)]
 class Event(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     """One fact, in its one regular spelling: times are Unix seconds, what is absent is None, never an empty string."""
 
-    # In the order in which they mostly stand on the wire: a decoder looks for a name behind the one before it.
+    # Near the order in which workers write them: a decoder looks for a name behind the one before it.
 
     kind: Kind
     worker: Text | None = None

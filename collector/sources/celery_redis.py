@@ -159,7 +159,7 @@ class _Listener:
 
     async def follow(self, subscription: Subscription) -> None:
         """Take what is published; look beside it, paced, in a task of its own."""
-        self._past.heard_at = self._began
+        self._note(subscription.heard_until)
         looking = asyncio.ensure_future(self._look_on(self._hole))
         told_at = -1e9
         try:
@@ -167,17 +167,22 @@ class _Listener:
                 messages = await subscription.take(_TELL)
                 if looking.done():
                     looking.result()
-                heard_at = subscription.heard_until
+                heard_until = subscription.heard_until
                 await self._take(messages, subscription)
-                self._past.heard_at = heard_at
+                self._note(heard_until)
                 if self._clock.monotonic() - told_at >= _TELL:
                     told_at = self._clock.monotonic()
-                    await self._hand_over(self._batch([], [], is_head=True))
+                    await self._hand_over(self._batch([], [], self._clock.now(), is_head=subscription.is_empty))
                     await self._say()
         finally:
             looking.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(looking, return_exceptions=True)
+
+    def _note(self, heard_until: float) -> None:
+        """What was heard. Not while a hole lies before it: the next connection has to know of that."""
+        if self._hole is None and not self._is_reading_again:
+            self._past.heard_at = heard_until
 
     async def _look_on(self, hole: float | None) -> None:
         if hole is not None and self._options.results:
@@ -194,7 +199,7 @@ class _Listener:
         ours = await self._of_our_database(messages, channels)
         about = self._places.of(ours, channels)
         self._workers.hear(ours, channels, self._clock.now())
-        await self._hand_over(self._batch(ours.bodies, about, is_head=subscription.is_empty))
+        await self._hand_over(self._batch(ours.bodies, about, messages.came_at, is_head=subscription.is_empty))
 
     async def _of_our_database(self, part: Messages, channels: Iterable[bytes]) -> Messages:
         """Without results of other databases: their channels have no number, so their keys are looked for in ours."""
@@ -206,14 +211,17 @@ class _Listener:
         if not others:
             return part
         kept = [index for index in range(len(part.bodies)) if index not in others]
-        return Messages(*([column[index] for index in kept] for column in (part.patterns, part.channels, part.bodies)))
+        patterns, channels, bodies = (
+            [column[index] for index in kept] for column in (part.patterns, part.channels, part.bodies)
+        )
+        return Messages(patterns, channels, bodies, part.came_at)
 
     async def _hand_over(self, batch: Batch) -> None:
         """One batch at a time, whoever has it."""
         async with self._turn:
             await self._intake.take(batch)
 
-    def _batch(self, bodies: list[bytes], about: list[Mapping[str, Any]], *, is_head: bool) -> Batch:
+    def _batch(self, bodies: list[bytes], about: list[Mapping[str, Any]], at: float, *, is_head: bool) -> Batch:
         first = self._read
         self._read += len(bodies)
         return Batch(
@@ -221,7 +229,7 @@ class _Listener:
             place=PLACE,
             bodies=bodies,
             receipts=range(first, self._read),
-            received_at=self._clock.now(),
+            received_at=at,
             tap="redis-pubsub",
             about=about,
             is_head=is_head,
@@ -230,7 +238,8 @@ class _Listener:
 
     def _position(self) -> str | None:
         """Until when all was heard and handed over; none while that is known of an earlier connection only."""
-        return None if self._hole is not None or self._is_reading_again else str(self._past.heard_at)
+        is_known = self._hole is None and not self._is_reading_again and self._past.heard_at is not None
+        return str(self._past.heard_at) if is_known else None
 
     # What there is to say
 

@@ -1,6 +1,6 @@
 """What a subscription is told, taken apart: columns of messages, and whatever else the server says.
 
-Part of the compiled core, like `trail/flat.py`: the types are in `redis_messages.pxd`.
+Compiled like `trail/flat.py`: the types are in `redis_messages.pxd`.
 """
 
 from __future__ import annotations

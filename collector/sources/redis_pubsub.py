@@ -4,12 +4,15 @@ redis-py's reader costs five times as much per message. Nothing that is publishe
 that does not read, so reading goes on while bytes wait here, up to a bound; beyond it the server holds them, and cuts
 the connection when its own limit is reached. Who listens learns that by the SourceError, as any loss. What waits is
 not parsed yet: as objects it would have left the processor's cache by its turn.
+
+Every second the server is asked whether it is there. It answers in the order of what it sends, so the answer also says
+that everything published before the question has come.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -28,16 +31,17 @@ _READ = 64 * 1024
 """Bytes that are read at once; a turn of the loop does so up to 32 times."""
 _ENOUGH = 500
 """Messages that are given at once, and a few more."""
-_QUIET = 5.0  # seconds without a word after which the server is asked whether it is there
+_ASKED_EVERY = 1.0  # seconds between questions whether the server is there
 _PATIENCE = 10.0  # seconds that it may take to say so
 
 
 class Messages(msgspec.Struct, gc=False):
-    """What was published, in columns."""
+    """What was published, in columns, and the wall clock at which the first of it came (or now)."""
 
     patterns: list[bytes]
     channels: list[bytes]
     bodies: list[bytes]
+    came_at: float = 0.0
 
 
 class Subscription(asyncio.BufferedProtocol):
@@ -58,8 +62,14 @@ class Subscription(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._something = asyncio.Event()
         self._lost: SourceError | None = None
-        self._asked_at: float | None = None
-        self._heard_at = clock.monotonic()
+        self._asked: tuple[float, float] | None = None
+        """When the question was asked that is not answered yet, by the wall and by the monotonic clock."""
+        self._ask_next = -math.inf
+        self._quiet = 0.0
+        """Seconds that were waited since in vain."""
+        self.heard_until = clock.now()
+        """The wall clock up to which all that was published has been given: when the last question was asked that has
+        been answered."""
         self._is_paused = False
         self._full_at: float | None = None
         """When messages were last left with the server."""
@@ -76,36 +86,38 @@ class Subscription(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Something came: it waits, unless it is an answer that somebody waits for."""
-        self._heard_at = self._clock.monotonic()
+        """Something came: it waits, unless somebody waits for an answer."""
         self._waiting.append((self._clock.now(), bytes(self._buffer[:nbytes])))
         self._held += nbytes
-        if self._replies:
-            self._parse(sys.maxsize)
+        self._quiet = 0.0
+        while self._replies and self._waiting:
+            self._parse()
         self._something.set()
         if self._held > self._most and self._transport is not None and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
 
-    def _parse(self, enough: int) -> None:
-        """Take apart what waits, until there are so many messages."""
-        waiting, messages = self._waiting, self._messages
+    def _parse(self) -> None:
+        """Take a piece apart."""
+        came_at, piece = self._waiting.popleft()
+        self._held -= len(piece)
+        messages = self._messages
+        messages.came_at = messages.came_at or came_at
         try:
-            while waiting and len(messages.bodies) < enough:
-                _, piece = waiting.popleft()
-                self._held -= len(piece)
-                columns = messages.patterns, messages.channels, messages.bodies
-                for reply in take_apart(self._parser, piece, *columns):
-                    self._other(reply)
+            others = take_apart(self._parser, piece, messages.patterns, messages.channels, messages.bodies)
         except hiredis.ProtocolError as error:
-            waiting.clear()
+            self._waiting.clear()
             self._held = 0
             self._lose(SourceError(f"{self._address}: {error}"))
+            return
+        for reply in others:
+            self._other(reply)
 
     def _other(self, reply: Any) -> None:
         """An answer to a command; the server's word that it listens, or that it is there, is one of its own kind."""
         if isinstance(reply, list) and reply and reply[0] == b"pong":
-            self._asked_at = None
+            if self._asked is not None:
+                self.heard_until, self._asked = self._asked[0], None
         elif self._replies and not self._replies[0].done():
             self._replies.popleft().set_result(reply)
 
@@ -147,16 +159,19 @@ class Subscription(asyncio.BufferedProtocol):
 
         Raises SourceError when the connection is lost; what came before the loss is given first.
         """
+        self._ask_again()
         if self.is_empty and self._lost is None:
             try:
                 async with asyncio.timeout(seconds):
                     await self._something.wait()
             except TimeoutError:
-                self._see_to_it()
+                self._see_to_it(seconds)
         self._something.clear()
-        self._parse(_ENOUGH)
+        while self._waiting and len(self._messages.bodies) < _ENOUGH:
+            self._parse()
         taken, self._messages = self._messages, Messages([], [], [])
-        if not taken.bodies and self._lost is not None and not self._waiting:
+        taken.came_at = taken.came_at or self._clock.now()
+        if not taken.bodies and self._lost is not None:
             raise self._lost
         if self._is_paused and self._held <= self._most // 2 and self._transport is not None and self._lost is None:
             self._is_paused = False
@@ -164,23 +179,27 @@ class Subscription(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         return taken
 
-    def _see_to_it(self) -> None:
-        """Ask a quiet server whether it is there. Raises SourceError where it does not say so."""
+    def _ask_again(self) -> None:
+        """Ask the server whether it is there, where it has answered the question before."""
         now = self._clock.monotonic()
-        if self._asked_at is not None and now - self._asked_at > _PATIENCE:
-            raise SourceError(f"{self._address}: no answer to PING for {_PATIENCE:.0f} s")
-        if self._asked_at is None and now - self._heard_at > _QUIET:
-            self._asked_at = now
+        if self._asked is None and now >= self._ask_next and self._lost is None:
+            self._ask_next = now + _ASKED_EVERY
+            self._asked = self._clock.now(), now
             self._write(("PING",))
+
+    def _see_to_it(self, seconds: float) -> None:
+        """So many were waited in vain. Raises SourceError where the server should have said that it is there.
+
+        What counts is how long was waited: one's own pause, in which the answer came unseen, is no fault of the server.
+        """
+        if self.is_empty and self._asked is not None:
+            self._quiet += seconds
+            if self._quiet > _PATIENCE:
+                raise SourceError(f"{self._address}: no answer to PING for {_PATIENCE:.0f} s")
 
     def _write(self, words: Sequence[str | bytes]) -> None:
         assert self._transport is not None  # noqa: S101 it was connected
         self._transport.write(hiredis.pack_command(tuple(words)))  # type: ignore[arg-type]  # its stub takes one word
-
-    @property
-    def heard_until(self) -> float:
-        """The wall clock until which everything that came was given."""
-        return self._waiting[0][0] if self._waiting else self._clock.now()
 
     @property
     def is_empty(self) -> bool:
@@ -202,8 +221,7 @@ async def subscribe(
     try:
         for words in greeting(address):
             await made.ask(*words)
-        for pattern in patterns:
-            await made.ask("PSUBSCRIBE", pattern)
+        await made.ask("PSUBSCRIBE", *patterns)
     except BaseException:
         made.close()
         raise

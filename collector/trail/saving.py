@@ -119,6 +119,8 @@ class Saver:
         """How many rows, errors, channels and homes were written."""
         self._queues: dict[str | None, str | None] = {}
         self._quiet: list[tuple[Home, Iterator[str]]] = []
+        self.quiet = 0
+        """Trails that there were at the restart."""
         self.restart()
 
     def restart(self) -> None:
@@ -130,7 +132,9 @@ class Saver:
         # What went since the last save stays touched: until all is written, what was saved before is still read.
         of.settler.touched_dead = dict.fromkeys(of.settler.dead) | (of.settler.touched_dead or {})
         of.settler.touched_keys = dict.fromkeys(of.keys.remembered()) | (of.settler.touched_keys or {})
-        self._quiet = [(home, iter([*home.finished.remembered(), *home.open])) for home in of.keep.homes]
+        known = [(home, [*home.finished.remembered(), *home.open]) for home in of.keep.homes]
+        self._quiet = [(home, iter(ids)) for home, ids in known]
+        self.quiet = sum(len(ids) for _, ids in known)
 
     @property
     def is_whole(self) -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.brokers import install
@@ -78,17 +79,18 @@ def cluster(size: int) -> list[Broker]:
     """So many nodes of Apache Kafka that hold copies of each other's topics. Unavailable where they do not start."""
     name, controllers = _cluster_id(), [free_port() for _ in range(size)]
     nodes, ready = [], []
-    for index in range(size):
-        folder = tempfile.mkdtemp(prefix="tasktrail-test-")
-        node, is_ready = _node(folder, name, index, controllers, detached=False)
-        node.folder = folder
-        nodes.append(node)
-        ready.append(is_ready)
-    if wait_until(lambda: all(is_ready() for is_ready in ready), 120.0):
-        return nodes
-    for node in nodes:
-        node.stop()
-    raise Unavailable("a cluster of Apache Kafka did not get ready")
+    with ExitStack() as undo:
+        for index in range(size):
+            folder = tempfile.mkdtemp(prefix="tasktrail-test-")
+            node, is_ready = _node(folder, name, index, controllers, detached=False)
+            node.folder = folder
+            undo.callback(node.stop)
+            nodes.append(node)
+            ready.append(is_ready)
+        if not wait_until(lambda: all(is_ready() for is_ready in ready), 120.0):
+            raise Unavailable("a cluster of Apache Kafka did not get ready")
+        undo.pop_all()
+    return nodes
 
 
 def _apache(*, detached: bool) -> Broker:

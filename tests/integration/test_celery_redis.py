@@ -224,6 +224,21 @@ async def test_a_reconnect_is_a_hole_with_an_estimate(rig: CeleryRedisRig) -> No
     assert gap.start <= gap.end <= time.time()
 
 
+async def test_a_hole_is_kept_until_it_is_on_record(rig: CeleryRedisRig) -> None:
+    """A connection that is lost before the workers have said how far they are leaves the hole to the next one."""
+    past, notes = Past(heard_at=time.time() - 100, processed={"w1@here": (7, 100)}), Notes()
+    began = past.heard_at
+    async with running(CeleryRedisSource(rig.options, past), notes):
+        await published(rig, "task.multi", b"1")
+        await until(lambda: bool(notes.bodies))
+    assert notes.gaps == []
+    async with running(CeleryRedisSource(rig.options, past), notes):
+        await published(rig, "worker.heartbeat", beat(110))
+        await until(lambda: bool(notes.gaps))
+    (gap,) = notes.gaps
+    assert (gap.start, gap.estimate) == (began, 30)
+
+
 async def test_a_lost_connection_is_an_error(rig: CeleryRedisRig) -> None:
     """A connection that the server closes ends the source, retryably, after what had come was handed over."""
     notes = Notes()
@@ -354,7 +369,8 @@ async def test_a_listener_that_is_cut_off_says_why(broker: Broker) -> None:
         while not await client.publish("/0.celeryev/task.multi", body):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.01)
         while await client.publish("/0.celeryev/task.multi", body):
-            pass
+            cut_at = time.time()
+    await asyncio.sleep(2)  # it is cut off, and does not know
     is_over.set()
     with pytest.raises(SourceError, match="too much was waiting"):
         async with asyncio.timeout(20):
@@ -363,6 +379,8 @@ async def test_a_listener_that_is_cut_off_says_why(broker: Broker) -> None:
     assert set(notes.bodies) == {body}
     async with running(CeleryRedisSource(options, past), notes):
         await until(lambda: bool(notes.gaps))
+    (gap,) = notes.gaps
+    assert gap.start < cut_at < gap.end, "what was published until it was cut off is not in the gap"
     await client.aclose()
 
 

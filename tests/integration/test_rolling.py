@@ -1,4 +1,4 @@
-"""Three nodes of Kafka are restarted one after the other under traffic: nothing is missed, and nobody is called."""
+"""Three nodes of Kafka are restarted one after the other under traffic: nothing is missed, and no task is blamed."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from collector.formats import FORMATS, REASONS
+from collector.formats import FORMATS, REASONS, celery
 from collector.formats.celery_errors import error_of
 from collector.formats.celery_memory import Recent
 from collector.formats.decoded import FACTS, LONGEST_BODY
@@ -147,6 +147,17 @@ def test_a_publication_that_came_twice_counts_once() -> None:
     published.about = [{"channel": f"/{number}.celeryev/task.multi"} for number in ("0", "{db}", "0")]
     out = decode(published)
     assert ([one.task_id for one in out.events], out.ignored) == (["a", "a", "b"], 2)
+
+
+def test_a_batch_that_failed_leaves_nothing_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where our own code fails, records are read again one by one: what the batch had told is not told with them."""
+    read = FORMATS["celery"].new()
+    sent = batch(*(envelope(event("task-started", f"t{number}")) for number in range(3)))
+    with monkeypatch.context() as patch:
+        patch.setattr(celery, "completed", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            read(sent)
+    assert [one.task_id for one in read(sent).events] == ["t0", "t1", "t2"]
 
 
 def test_what_is_remembered_is_bounded() -> None:

@@ -260,6 +260,11 @@ class Setup:
         return sum(float(store.value(one, T0 + 100)[0].sum()) for one in store.select("task_started_total", ()))
 
 
+def files_in(folder: Path) -> int:
+    """How many checkpoints there are."""
+    return len(list(folder.glob(f"{checkpoint.PREFIX}*")))
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     """The time of the tests."""
@@ -301,6 +306,34 @@ async def test_what_was_decided_is_on_the_disk_before_the_positions_are(tmp_path
     assert found == [0]
     assert await first.checkpoints.close()
     assert found == [0, 1]
+
+
+async def test_lives_that_are_too_short_to_say_all_leave_no_long_chain(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed again and again before a generation says all, a start reads a few files all the same, and counts right."""
+    monkeypatch.setattr("collector.keeping.checkpoints.QUIET", 1)
+    monkeypatch.setattr("collector.keeping.checkpoints.SPREAD", 1 << 30)
+    lengths, files = [], []
+    for number in range(30):
+        life = Setup(tmp_path, clock)
+        assert life.started() == 2 * number
+        await life.lane.take(batch([event("started", f"{number}.{each}", T0) for each in range(2)]))
+        assert await life.checkpoints.save()
+        life.checkpoints._log.close()
+        (saved, *_) = checkpoint.found(tmp_path).saved
+        lengths.append(len(saved.chain))
+        files.append(files_in(tmp_path))
+    assert 1 < max(lengths) <= 4
+    assert max(files) <= 8
+
+
+async def test_the_more_there_is_the_more_is_said_at_once(tmp_path: Path, clock: ManualClock) -> None:
+    """However much there is, a generation says all within a number of checkpoints."""
+    first = Setup(tmp_path, clock)
+    await first.lane.take(batch([event("started", str(number), T0) for number in range(1000)]))
+    first.checkpoints._trails.restart()
+    assert first.checkpoints._trails.quiet == 1000
 
 
 async def test_what_the_disk_does_not_take_is_written_with_the_next(
