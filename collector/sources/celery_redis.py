@@ -211,10 +211,12 @@ class _Listener:
         if not others:
             return part
         kept = [index for index in range(len(part.bodies)) if index not in others]
-        patterns, channels, bodies = (
-            [column[index] for index in kept] for column in (part.patterns, part.channels, part.bodies)
+        return Messages(
+            [part.patterns[index] for index in kept],
+            [part.channels[index] for index in kept],
+            [part.bodies[index] for index in kept],
+            part.came_at,
         )
-        return Messages(patterns, channels, bodies, part.came_at)
 
     async def _hand_over(self, batch: Batch) -> None:
         """One batch at a time, whoever has it."""

@@ -62,8 +62,8 @@ class Subscription(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._something = asyncio.Event()
         self._lost: SourceError | None = None
-        self._asked: tuple[float, float] | None = None
-        """When the question was asked that is not answered yet, by the wall and by the monotonic clock."""
+        self._asked_at: float | None = None
+        """The wall clock at which the question was asked that is not answered yet."""
         self._ask_next = -math.inf
         self._quiet = 0.0
         """Seconds that were waited since in vain."""
@@ -116,8 +116,8 @@ class Subscription(asyncio.BufferedProtocol):
     def _other(self, reply: Any) -> None:
         """An answer to a command; the server's word that it listens, or that it is there, is one of its own kind."""
         if isinstance(reply, list) and reply and reply[0] == b"pong":
-            if self._asked is not None:
-                self.heard_until, self._asked = self._asked[0], None
+            if self._asked_at is not None:
+                self.heard_until, self._asked_at = self._asked_at, None
         elif self._replies and not self._replies[0].done():
             self._replies.popleft().set_result(reply)
 
@@ -182,9 +182,9 @@ class Subscription(asyncio.BufferedProtocol):
     def _ask_again(self) -> None:
         """Ask the server whether it is there, where it has answered the question before."""
         now = self._clock.monotonic()
-        if self._asked is None and now >= self._ask_next and self._lost is None:
+        if self._asked_at is None and now >= self._ask_next and self._lost is None:
             self._ask_next = now + _ASKED_EVERY
-            self._asked = self._clock.now(), now
+            self._asked_at = self._clock.now()
             self._write(("PING",))
 
     def _see_to_it(self, seconds: float) -> None:
@@ -192,7 +192,7 @@ class Subscription(asyncio.BufferedProtocol):
 
         What counts is how long was waited: one's own pause, in which the answer came unseen, is no fault of the server.
         """
-        if self.is_empty and self._asked is not None:
+        if self.is_empty and self._asked_at is not None:
             self._quiet += seconds
             if self._quiet > _PATIENCE:
                 raise SourceError(f"{self._address}: no answer to PING for {_PATIENCE:.0f} s")
