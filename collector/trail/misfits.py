@@ -114,6 +114,8 @@ class Misfits:
         self, trail: Trail, event: Event, kind: int, row: int, channel: int, time: float, at: float, out: Transitions
     ) -> int:
         """An event that does not fit the slots: a repeat, the next attempt (slots are made ready), or for `tally`."""
+        if event.queue and event.task and row < self._rows.cap:  # the first to name it may be a stored result
+            self._rows.queues[event.task] = event.queue
         if self.told is not None and (kind == DEAD_LETTERED or (kind == FAILED and self._settler.is_must is not None)):
             self.told.append(event)
         if event.parent_id and not trail.parent_id:  # told late: its parent does not know of it yet

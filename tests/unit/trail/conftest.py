@@ -33,11 +33,11 @@ class Bench:
         fields.setdefault("queue", "q")
         return Event(kind=kind, task_id=task_id, **fields)
 
-    def stitch(self, *events, ats=None, source="s", application=""):
+    def stitch(self, *events, ats=None, source="s", application="", channel=""):
         """Stitch events; their axis time is the sender's, where it names one."""
         ats = [event.time for event in events] if ats is None else [T + at for at in ats]
         out = Transitions()
-        done = self.stitcher.stitch(source, application, events, ats, out)
+        done = self.stitcher.stitch(source, application, events, ats, out, channel)
         if out.measures:
             self.stitcher.watch(source, application, out, np.array(out.measures), np.array(out.seconds))
         for column in Transitions.COLUMNS:

@@ -46,6 +46,21 @@ def test_a_missing_queue_is_the_last_seen(bench):
     assert ("started", ("pay", "q", "s"), 6.0) in bench.entries()
 
 
+@pytest.mark.parametrize("told_twice", [False, True])
+def test_a_queue_that_only_results_name_is_that_of_the_next_tasks(bench, told_twice):
+    """Workers' events name no queue, results do: from the first of them on, starts and ends have one queue."""
+    bare_facts = [bench.event(kind, at, "first", queue=None) for at, kind in enumerate(("received", "started"))]
+    end = [bench.event("failed", 2, "first", queue=None)] if told_twice else []
+    bench.stitch(*bare_facts, *end)
+    bench.stitch(bench.event("failed", 2, "first"), channel="result")
+    for task_id, at in (("second", 10), ("third", 20)):
+        bench.stitch(*(bench.event(kind, at, task_id, queue=None) for kind in ("received", "started")))
+        bench.stitch(bench.event("failed", at + 1, task_id), channel="result")
+    bench.stitch(*(bench.event(kind, 30, "runs", queue=None) for kind in ("received", "started"))).expire(60)
+    named = [what for what, names, _ in bench.entries() if names[1] == "q"]
+    assert (named.count("started"), named.count("failed")) == (3, 3 - told_twice)
+
+
 def test_each_event_counts_under_its_own_names(bench):
     """A retry that moves to another queue counts there; the ups and downs of flight stay together."""
     bench.stitch(bench.event("sent", 0), bench.event("started", 1), bench.event("succeeded", 2, queue="slow")).expire(
