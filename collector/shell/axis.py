@@ -63,6 +63,8 @@ class Axis(msgspec.Struct, kw_only=True):
     """Others send to it: it keeps no past that has to be read before the present is complete."""
     is_tailed: bool = False
     """While it is up it says every second that it is at its end: one that falls silent is no longer known to be."""
+    is_fleeting: bool = False
+    """Its broker keeps nothing for it: what is published while it is away is lost."""
     detail: str = ""
     error: str = ""
     read_at: float = -math.inf
