@@ -91,7 +91,7 @@ class _Writer:
 
     def gap(self, gap: Gap) -> None:
         """Said on stderr."""
-        print(f"gap in {gap.place}: {gap.estimate} records were not seen ({gap.reason})", file=sys.stderr)
+        print(f"{gap} ({gap.reason})", file=sys.stderr)
 
     def filled(self, part: float) -> None:
         """A gap says where it is too full."""

@@ -91,7 +91,13 @@ class Axis(msgspec.Struct, kw_only=True):
             if (old.place, old.reason) == (gap.place, gap.reason) and old.start <= gap.start <= old.end:
                 self.gaps.remove(old)
                 size = None if old.estimate is None or gap.estimate is None else old.estimate + gap.estimate
-                gap = msgspec.structs.replace(gap, start=old.start, end=max(old.end, gap.end), estimate=size)
+                gap = msgspec.structs.replace(
+                    gap,
+                    start=old.start,
+                    end=max(old.end, gap.end),
+                    estimate=size,
+                    is_rough=old.is_rough or gap.is_rough,
+                )
                 break
         self.gaps.append(gap)
         del self.gaps[:-MOST_GAPS]

@@ -237,6 +237,7 @@ class _Life:
                 start=max(EARLIEST, min(reader.last_at, now)),
                 end=now,
                 estimate=estimate,
+                is_rough=True,
                 reason=reason,
             )
         )
