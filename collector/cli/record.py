@@ -77,8 +77,9 @@ class _Writer:
         """As a first start: the source goes back as far as `start_max_age`."""
         return None
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         """Said on stderr, so that the capture may go to standard output."""
+        del is_deaf  # the words say it
         print(f"connected, {detail}", file=sys.stderr)
 
     async def take(self, batch: Batch) -> Outcome:

@@ -121,8 +121,11 @@ class Intake(Protocol):
         """Where reading of this place goes on, or None if it was never read."""
         ...
 
-    def connected(self, detail: str) -> None:
-        """The source reaches its broker; `detail`: what it reads, what is off and how to switch it on, for people."""
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
+        """The source reaches its broker; `detail`: what it reads, what is off and how to switch it on, for people.
+
+        `is_deaf`: work is being done, and what would tell of it is off.
+        """
         ...
 
     async def take(self, batch: Batch) -> Outcome:

@@ -96,11 +96,11 @@ class Lane:
         """Where reading of this place goes on."""
         return self.axis.place(place).position
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         """The source reaches its broker."""
         self.axis.is_up = self.axis.was_tried = True
         self.axis.detail, self.axis.error = detail, ""
-        self._telemetry.source_connected(self.axis.name, detail)
+        self._telemetry.source_connected(self.axis.name, detail, is_deaf=is_deaf)
 
     async def take(self, batch: Batch, refusals: Refusals | None = None) -> Outcome:
         """Count a batch, in steps between which everyone else has a turn; what cannot be used goes into `refusals`."""

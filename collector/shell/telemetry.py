@@ -131,10 +131,10 @@ class Telemetry:
         self.set("tasktrail_source_up", (source,), 0.0)
         self.set("tasktrail_source_lag_seconds", (source,), 0.0)
 
-    def source_connected(self, source: str, detail: str) -> None:
+    def source_connected(self, source: str, detail: str, *, is_deaf: bool = False) -> None:
         """A source reaches its broker."""
         self.set("tasktrail_source_up", (source,), 1.0)
-        log.info("source %s: connected, %s", source, mask(detail))
+        log.log(logging.WARNING if is_deaf else logging.INFO, "source %s: connected, %s", source, mask(detail))
 
     def source_lost(self, source: str, error: str, wait_seconds: float) -> None:
         """A source lost its broker and is tried again after a wait."""
