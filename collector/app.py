@@ -302,6 +302,7 @@ def lanes(settings: Settings, parts: Parts, daemon: Daemon, clock: Clock) -> lis
             clock=one.clock,
             is_pushed=one.is_pushed,
             is_tailed=one.is_tailed,
+            is_fleeting=one.is_fleeting,
         )
         pipeline = daemon.pipeline
         lane = Lane(axis, one.decode, pipeline.ingest, clock, pipeline.telemetry, daemon.woken, daemon.gate)

@@ -21,6 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from collector.bench import alerts, events, kafka, rules
 from collector.bench.load import OPEN, messages
+from collector.cli.core import is_compiled
 from collector.config import rulefiles
 from collector.formats import native
 from collector.model.event import Event
@@ -29,7 +30,6 @@ from collector.shell.axis import Axis
 from collector.shell.pipeline import Limits, Pipeline
 from collector.shell.telemetry import Telemetry
 from collector.shell.ticker import Target, instant_of
-from collector.trail import flat
 
 BATCH = 500
 TRAILS = 100_000
@@ -50,7 +50,7 @@ def main(arguments: argparse.Namespace) -> int:
     logging.getLogger("tasktrail").setLevel(logging.CRITICAL)  # the alerts of the load are nobody's
     load = messages(arguments.messages, time.time())
     size = sum(map(len, load)) / len(load)
-    core = "plain Python" if flat.__file__.endswith(".py") else "compiled"
+    core = "compiled" if is_compiled() else "plain Python"
     print(f"{len(load):,} messages of {size:.0f} B, 40 tasks x 3 queues, {OPEN:,} in work at once; core: {core}")
     if arguments.kafka:
         uvloop.run(_on_kafka(arguments.kafka, load, arguments.repeats))

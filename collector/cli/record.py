@@ -77,8 +77,9 @@ class _Writer:
         """As a first start: the source goes back as far as `start_max_age`."""
         return None
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         """Said on stderr, so that the capture may go to standard output."""
+        del is_deaf  # the words say it
         print(f"connected, {detail}", file=sys.stderr)
 
     async def take(self, batch: Batch) -> Outcome:
@@ -91,7 +92,7 @@ class _Writer:
 
     def gap(self, gap: Gap) -> None:
         """Said on stderr."""
-        print(f"gap in {gap.place}: {gap.estimate} records were not seen ({gap.reason})", file=sys.stderr)
+        print(f"{gap} ({gap.reason})", file=sys.stderr)
 
     def filled(self, part: float) -> None:
         """A gap says where it is too full."""

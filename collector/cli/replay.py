@@ -156,7 +156,7 @@ class _Reader:
         """From the beginning."""
         return None
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         """A file needs no word."""
 
     def gap(self, gap: Gap) -> None:

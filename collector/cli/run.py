@@ -18,6 +18,7 @@ from collector import app
 from collector.alerting.checks import findings
 from collector.alerting.rulefile import load as load_rules
 from collector.cli import options
+from collector.cli.core import is_compiled
 from collector.cli.ground import ground
 from collector.cli.lines import JsonLines, TextLines, UnheldHandler
 from collector.config import routefiles, rulefiles
@@ -33,6 +34,7 @@ from collector.wiring import targets
 
 configure = options.configure
 
+NOT_COMPILED = "plain Python, which is slower (there was no C compiler at the installation, or it failed)"
 BUG = 70
 """The exit code where our own code failed (EX_SOFTWARE)."""
 
@@ -103,6 +105,7 @@ async def _supervised(settings: Settings) -> int:
     """A reload was asked for while the files were being read for the first time."""
 
     def started(daemon: Daemon, _port: int) -> None:
+        log.info("hot loops: %s", "compiled" if is_compiled() else NOT_COMPILED)
         loop.add_signal_handler(signal.SIGHUP, daemon.reload)
         if is_stale.is_set():
             daemon.reload()

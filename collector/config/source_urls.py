@@ -115,7 +115,9 @@ def _scheme(url: str) -> tuple[str, Scheme]:
         raise UrlError(("", "a source is a URL: write, for example, kafka://host:9092/topic"))
     name = match.group(1).lower()
     if name not in SCHEMES:
-        raise UrlError(("", unknown("kind of source", name, SCHEMES)))
+        whole = [scheme for scheme in SCHEMES if name in re.split("[+-]", scheme)]
+        part = f"`{name}` is only a part of a kind of source: write one of {', '.join(whole)}"
+        raise UrlError(("", part if whole else unknown("kind of source", name, SCHEMES)))
     return name, SCHEMES[name]
 
 

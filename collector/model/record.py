@@ -102,7 +102,16 @@ class Gap(msgspec.Struct, frozen=True, kw_only=True):
     end: float
     estimate: int | None
     """How many records were missed, where it can be known."""
+    is_rough: bool = False
+    """Whether the estimate is concluded from other numbers, not counted."""
     reason: str
+
+    def __str__(self) -> str:
+        """For people."""
+        where = f" in {self.place}" if self.place else ""  # a hole of the whole source is in no place
+        about = "about " if self.is_rough else ""
+        size = "an unknown number of" if self.estimate is None else f"{about}{self.estimate}"
+        return f"gap{where}, {size} records were not seen"
 
 
 class Intake(Protocol):
@@ -112,8 +121,11 @@ class Intake(Protocol):
         """Where reading of this place goes on, or None if it was never read."""
         ...
 
-    def connected(self, detail: str) -> None:
-        """The source reaches its broker; `detail`: what it reads, what is off and how to switch it on, for people."""
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
+        """The source reaches its broker; `detail`: what it reads, what is off and how to switch it on, for people.
+
+        `is_deaf`: work is being done, and what would tell of it is off.
+        """
         ...
 
     async def take(self, batch: Batch) -> Outcome:

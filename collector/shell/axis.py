@@ -63,6 +63,8 @@ class Axis(msgspec.Struct, kw_only=True):
     """Others send to it: it keeps no past that has to be read before the present is complete."""
     is_tailed: bool = False
     """While it is up it says every second that it is at its end: one that falls silent is no longer known to be."""
+    is_fleeting: bool = False
+    """Its broker keeps nothing for it: what is published while it is away is lost."""
     detail: str = ""
     error: str = ""
     read_at: float = -math.inf
@@ -89,7 +91,13 @@ class Axis(msgspec.Struct, kw_only=True):
             if (old.place, old.reason) == (gap.place, gap.reason) and old.start <= gap.start <= old.end:
                 self.gaps.remove(old)
                 size = None if old.estimate is None or gap.estimate is None else old.estimate + gap.estimate
-                gap = msgspec.structs.replace(gap, start=old.start, end=max(old.end, gap.end), estimate=size)
+                gap = msgspec.structs.replace(
+                    gap,
+                    start=old.start,
+                    end=max(old.end, gap.end),
+                    estimate=size,
+                    is_rough=old.is_rough or gap.is_rough,
+                )
                 break
         self.gaps.append(gap)
         del self.gaps[:-MOST_GAPS]

@@ -26,6 +26,8 @@ from collector.shell.telemetry import Telemetry
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 15.0
+LONGEST_LOSS = 2.0
+"""The longest wait of a source whose broker keeps nothing for it: what is published meanwhile is lost."""
 DOUBLINGS = 10
 """After so many the longest wait is reached; a float has no room for as many as an outage of a day makes."""
 STEP_SECONDS = 0.01
@@ -94,11 +96,11 @@ class Lane:
         """Where reading of this place goes on."""
         return self.axis.place(place).position
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         """The source reaches its broker."""
         self.axis.is_up = self.axis.was_tried = True
         self.axis.detail, self.axis.error = detail, ""
-        self._telemetry.source_connected(self.axis.name, detail)
+        self._telemetry.source_connected(self.axis.name, detail, is_deaf=is_deaf)
 
     async def take(self, batch: Batch, refusals: Refusals | None = None) -> Outcome:
         """Count a batch, in steps between which everyone else has a turn; what cannot be used goes into `refusals`."""
@@ -204,7 +206,8 @@ class Lane:
         self.axis.is_up, self.axis.was_tried, self.axis.error = False, True, mask(str(error))
         for place in self.axis.places.values():
             place.is_head = False  # what was the end is no longer known to be
-        longest = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failures, DOUBLINGS))
-        wait = random.uniform(0.5, 1.0) * longest  # noqa: S311 spreads load
+        longest = LONGEST_LOSS if self.axis.is_fleeting else LONGEST_WAIT
+        most = min(longest, FIRST_WAIT * 2.0 ** min(failures, DOUBLINGS))
+        wait = random.uniform(0.5, 1.0) * most  # noqa: S311 spreads load
         self._telemetry.source_lost(self.axis.name, self.axis.error, wait)
         await asyncio.sleep(wait)

@@ -26,7 +26,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "tasktrail_source_lag_seconds": ("gauge", "How far behind its head a source is being read.", ("source",)),
     "tasktrail_source_restarts": ("counter", "How often a source's client was thrown away and rebuilt.", ("source",)),
     "tasktrail_source_gaps": ("counter", "Holes in what a source delivered.", ("source", "reason")),
-    "tasktrail_source_missed_records": ("counter", "Records known to be missed in gaps.", ("source",)),
+    "tasktrail_source_missed_records": ("counter", "Records missed in gaps of known or estimated size.", ("source",)),
     "tasktrail_events": ("counter", "Events by what became of them.", ("source", "outcome")),
     "tasktrail_rejected": ("counter", "Records that could not be used, by reason.", ("source", "reason")),
     "tasktrail_evictions": ("counter", "State that left before its time, by reason.", ("reason",)),
@@ -131,10 +131,10 @@ class Telemetry:
         self.set("tasktrail_source_up", (source,), 0.0)
         self.set("tasktrail_source_lag_seconds", (source,), 0.0)
 
-    def source_connected(self, source: str, detail: str) -> None:
+    def source_connected(self, source: str, detail: str, *, is_deaf: bool = False) -> None:
         """A source reaches its broker."""
         self.set("tasktrail_source_up", (source,), 1.0)
-        log.info("source %s: connected, %s", source, mask(detail))
+        log.log(logging.WARNING if is_deaf else logging.INFO, "source %s: connected, %s", source, mask(detail))
 
     def source_lost(self, source: str, error: str, wait_seconds: float) -> None:
         """A source lost its broker and is tried again after a wait."""
@@ -159,9 +159,7 @@ class Telemetry:
         self.add("tasktrail_source_gaps", (gap.source, gap.reason))
         if gap.estimate:
             self.add("tasktrail_source_missed_records", (gap.source,), gap.estimate)
-        size = "an unknown number of" if gap.estimate is None else str(gap.estimate)
-        where = f" in {gap.place}" if gap.place else ""  # a hole of the whole source is in no place
-        log.warning("source %s: gap%s, %s records were not seen (%s)", gap.source, where, size, gap.reason)
+        log.warning("source %s: %s (%s)", gap.source, gap, gap.reason)
 
     def batch_counted(self, source: str, outcome: Outcome) -> None:
         """What became of a batch."""

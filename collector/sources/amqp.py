@@ -75,15 +75,16 @@ class AmqpOptions(msgspec.Struct, frozen=True, kw_only=True):
 class AmqpSource:
     """Reads until it is cancelled. Raises SourceError: broker or exchange lost, refused, or no answer."""
 
-    def __init__(self, options: AmqpOptions, clock: Clock | None = None) -> None:
+    def __init__(self, options: AmqpOptions, clock: Clock | None = None, signs: Signs | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
+        self._signs = signs or Signs()
 
     async def run(self, intake: Intake) -> None:
         """Read for ever. A new call makes a new connection and new queues; the time without them is a gap."""
         connection = await connect(self._options.address)
         try:
-            await _Life(self._options, self._clock, connection, intake).live()
+            await _Life(self._options, self._clock, self._signs, connection, intake).live()
         finally:
             await close(connection)
 
@@ -107,7 +108,7 @@ class _Reader:
 class _Life:
     """One connection's life."""
 
-    def __init__(self, options: AmqpOptions, clock: Clock, connection: Any, intake: Intake) -> None:
+    def __init__(self, options: AmqpOptions, clock: Clock, signs: Signs, connection: Any, intake: Intake) -> None:
         self._options = options
         self._clock = clock
         self._connection = connection
@@ -117,7 +118,7 @@ class _Life:
         self._missing: dict[str, Tap] = {tap.exchange: tap for tap in options.taps}
         self._asked_at = -1e9
         self._detail = ""
-        self._signs = Signs()
+        self._signs = signs
         self._management = Management(options.management, options.address, clock) if options.management else None
         self._depth = Depth(options.queue, connection, options.address) if options.queue else None
         self._peeks = [Peek(name, connection, options.address, clock) for name in options.peeks]
@@ -237,6 +238,7 @@ class _Life:
                 start=max(EARLIEST, min(reader.last_at, now)),
                 end=now,
                 estimate=estimate,
+                is_rough=True,
                 reason=reason,
             )
         )

@@ -24,7 +24,7 @@ SENT_OFF = (
 
 
 class Signs:
-    """What was seen on `celeryev` since the connection was made."""
+    """What was seen on `celeryev`, on whatever connection."""
 
     def __init__(self) -> None:
         self._beats_since: float | None = None

@@ -97,7 +97,8 @@ def library() -> Any:
         import aio_pika  # noqa: PLC0415 an extra: only who reads AMQP needs it
         import aiormq  # noqa: PLC0415 what it is made of
     except ImportError as error:
-        raise SourceError("AMQP sources need aio-pika: pip install tasktrail[amqp]", retryable=False) from error
+        how = "pip install 'tasktrail[amqp]' (from a checkout: pip install '.[amqp]')"
+        raise SourceError(f"RabbitMQ sources need aio-pika: {how}", retryable=False) from error
     # A channel that the broker closes is answered over a queue; where that is full the answer is dropped, and with it
     # the connection as soon as the number is used again. Many close at once when many queues are not there.
     aiormq.Connection.FRAME_BUFFER_SIZE = FRAMES

@@ -1,9 +1,9 @@
 """Celery on Redis: worker events and stored results by subscription, waiting and unacknowledged messages by looking.
 
 Takes one database of one server, gives the records that a capture holds (`redis-pubsub`, `redis-key`). Nothing is
-kept by the server for a listener that is away: a reconnect is a hole, on record with an estimate, after which the
-state that can still be read is read again. Only commands that read are sent, but for the broadcast that switches
-events on, which is published only where the configuration asks for it.
+kept by the server for a listener that is away: a reconnect is a hole, on record with what the workers' counts say of
+its size, after which the state that can still be read is read again. Only commands that read are sent, but for the
+broadcast that switches events on, which is published only where the configuration asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from collector.model.clock import Clock, SystemClock
 from collector.model.record import Batch, Gap, Intake
 from collector.sources.celery_look import PLACE, Look
-from collector.sources.celery_workers import Workers, switch_on
+from collector.sources.celery_workers import Kinds, Worker, Workers, missed, switch_on
 from collector.sources.redis_pubsub import HELD, Messages, Subscription, subscribe
 from collector.sources.redis_wire import RedisAddress, RedisConnection, connect
 
@@ -78,8 +78,9 @@ class Past(msgspec.Struct):
     """What has to outlive a connection: when the last one was heard, and how far the workers were."""
 
     heard_at: float | None = None
-    processed: dict[str, tuple[int, int]] = {}
-    """Worker → its process and how many tasks that had processed."""
+    workers: dict[str, Worker] = {}
+    """By name, as they were."""
+    kinds: Kinds = msgspec.field(default_factory=Kinds)
 
 
 class CeleryRedisSource:
@@ -141,7 +142,7 @@ class _Listener:
         self._clock = clock
         self._intake = intake
         self._connection = connection
-        self._workers = Workers(options.exchange, clock.now())
+        self._workers = Workers(options.exchange, clock.now(), past.kinds)
         self._look = Look(
             options.name, options.address.database, options.prefix, options.queues, connection, self._hand_over, clock
         )
@@ -249,11 +250,11 @@ class _Listener:
         now = self._clock.now()
         self._tell_hole(now)
         if self._hole is None:
-            self._past.processed.update(self._workers.processed)
+            self._past.workers.update(self._workers.known)
         detail = self._told(now)
         if detail != self._detail:
             self._detail = detail
-            self._intake.connected(detail)
+            self._intake.connected(detail, is_deaf=self._workers.are_mute)
         if self._options.enable_events and self._workers.take_wish():
             await self._connection.ask("PUBLISH", self._options.control, switch_on(now))
 
@@ -267,17 +268,18 @@ class _Listener:
         """Put what was missed before this connection on record, once the workers have said how far they are."""
         if self._hole is None:
             return
-        before, after = self._past.processed, self._workers.processed
+        before, after = self._past.workers, self._workers.known
         if not before.keys() <= after.keys() and now - self._began < _LATE:
             return
-        same = [after[name][1] - old[1] for name, old in before.items() if name in after and after[name][0] == old[0]]
+        start = min(self._hole, self._began)
         self._intake.gap(
             Gap(
                 source=self._options.name,
                 place=PLACE,
-                start=min(self._hole, self._began),
+                start=start,
                 end=self._began,
-                estimate=3 * max(0, sum(same)) if same else None,
+                estimate=missed(before, after, self._began - start),
+                is_rough=True,
                 reason="reconnected",
             )
         )

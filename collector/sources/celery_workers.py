@@ -23,6 +23,8 @@ _FIRST = 5.0
 """Seconds in which a worker that is there has been heard."""
 _ENOUGH = 20
 """Messages of task events after which a `task-sent` would have been among them."""
+_EVENTS = 3
+"""Of a task that a worker has processed: received, started, and its end."""
 
 _HOW_ON = "start workers with `-E` (`worker_send_task_events = True`), or set `enable_events: true` on this source"
 _HOW_SENT = "set `task_send_sent_event = True` where tasks are published"
@@ -35,7 +37,6 @@ class _Envelope(msgspec.Struct, gc=False):
 class _Beat(msgspec.Struct, gc=False):
     hostname: str
     pid: int = 0
-    active: int = 0
     processed: int = 0
 
 
@@ -43,32 +44,54 @@ _envelope = msgspec.json.Decoder(_Envelope).decode
 _beat = msgspec.json.Decoder(_Beat).decode
 
 
-class _Worker(msgspec.Struct):
+class Worker(msgspec.Struct, frozen=True):
+    """A worker's process, as its last heartbeat told."""
+
     pid: int
     first: int
     """How many tasks it had processed when it was first heard."""
     processed: int
-    active: int
     heard_at: float
+
+
+class Kinds(msgspec.Struct):
+    """How many messages of task events came, and how many of them were `task-sent`: on whatever connection."""
+
+    all: int = 0
+    sent: int = 0
+
+
+def missed(before: Mapping[str, Worker], after: Mapping[str, Worker], seconds: float) -> int | None:
+    """About how many events were published in so many seconds between two sets of heartbeats; None: unknown.
+
+    Those of workers, by their own counts. What nobody works on has none, so where no worker has moved nothing is known.
+    """
+    tasks = 0.0
+    for name in before.keys() & after.keys():
+        old, new = before[name], after[name]
+        if new.pid == old.pid and new.processed > old.processed and new.heard_at > old.heard_at:
+            tasks += (new.processed - old.processed) * seconds / max(seconds, new.heard_at - old.heard_at)
+    return round(_EVENTS * tasks) or None
 
 
 class Workers:
     """Who was heard on one connection."""
 
-    def __init__(self, exchange: str, began: float) -> None:
+    def __init__(self, exchange: str, began: float, kinds: Kinds) -> None:
         self._mark = exchange.encode()
         self._began = began
-        self._known: dict[str, _Worker] = {}
-        self._task_events = 0
-        self._sent = 0
+        self._kinds = kinds
         self._missing = 0
+        self.known: dict[str, Worker] = {}
+        """By name."""
         self.is_asked = False
         """Whether the workers were asked to send events."""
 
     @property
-    def processed(self) -> dict[str, tuple[int, int]]:
-        """Worker → its process and how many tasks that has processed."""
-        return {name: (worker.pid, worker.processed) for name, worker in self._known.items()}
+    def are_mute(self) -> bool:
+        """Whether they have worked, no task event came, and none was asked for."""
+        has_worked = any(one.processed > one.first for one in self.known.values())
+        return has_worked and not self._kinds.all and not self.is_asked
 
     def take_wish(self) -> bool:
         """Whether to ask the workers for events now: one is new, or was busy without any since the last time."""
@@ -81,8 +104,8 @@ class Workers:
         for channel, count in counts.items():
             kind = channel.partition(self._mark)[2][1:6]
             if kind == b"task.":
-                self._task_events += count
-                self._sent += count * channel.endswith(b"task.sent")
+                self._kinds.all += count
+                self._kinds.sent += count * channel.endswith(b"task.sent")
                 self._missing = 0
             elif kind == b"worke":
                 for place, body in zip(messages.channels, messages.bodies, strict=True):
@@ -94,35 +117,34 @@ class Workers:
             beat = _beat(base64.b64decode(_envelope(body).body))
         except (msgspec.MsgspecError, ValueError, RecursionError, binascii.Error):
             return  # the format counts it
-        worker = self._known.get(beat.hostname)
+        worker = self.known.get(beat.hostname)
         if worker is None or worker.pid != beat.pid:
-            if len(self._known) >= _MOST:
-                self._known.pop(next(iter(self._known)))
-            self._known[beat.hostname] = _Worker(beat.pid, beat.processed, beat.processed, beat.active, now)
+            if len(self.known) >= _MOST:
+                self.known.pop(next(iter(self.known)))
             self._missing += 1
-            return
-        if beat.processed > worker.processed:
-            self._missing += 1
-        worker.processed, worker.active, worker.heard_at = beat.processed, beat.active, now
+            first = beat.processed
+        else:
+            self._missing += beat.processed > worker.processed
+            first = worker.first
+        self.known[beat.hostname] = Worker(beat.pid, first, beat.processed, now)
 
     def said(self, now: float) -> list[str]:
         """What people should know, and how to switch on what is off."""
-        there = [name for name, worker in self._known.items() if now - worker.heard_at < _SILENT]
+        there = [name for name, worker in self.known.items() if now - worker.heard_at < _SILENT]
         if not there:
             waited = now - self._began >= _FIRST
             return ["no worker is heard: they send a heartbeat every 2 s"] if waited else ["no worker was heard yet"]
         said = [f"hears {_count(len(there), 'worker')} ({', '.join(sorted(there)[:5])}{', ...' if there[5:] else ''})"]
-        moving = any(worker.processed > worker.first or worker.active for worker in self._known.values())
-        if self._task_events == 0 and self.is_asked:
+        if self._kinds.all == 0 and self.is_asked:
             said.append("task events were off, and the workers were asked to send them")
-        elif self._task_events == 0 and moving:
+        elif self.are_mute:
             said.append(f"task events are off although workers are busy: {_HOW_ON}")
-        elif self._task_events == 0:
+        elif self._kinds.all == 0:
             said.append(f"no task event yet; if none comes while tasks run, {_HOW_ON}")
-        elif self._sent == 0 and self._task_events >= _ENOUGH:
+        elif self._kinds.sent == 0 and self._kinds.all >= _ENOUGH:
             said.append(f"`task-sent` is off, so waiting times are unknown: {_HOW_SENT}")
         else:
-            said.append("task events are on" + (", with `task-sent`" if self._sent else ""))
+            said.append("task events are on" + (", with `task-sent`" if self._kinds.sent else ""))
         return said
 
 

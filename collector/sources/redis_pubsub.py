@@ -27,6 +27,7 @@ from collector.sources.redis_wire import RedisAddress, dial, greeting, refusal
 
 HELD = 64 * 1024 * 1024
 """Bytes that may wait here before the connection is not read any more."""
+_TOO_MUCH = "too much was waiting for us: raise the server's `client-output-buffer-limit pubsub`"
 _READ = 64 * 1024
 """Bytes that are read at once; a turn of the loop does so up to 32 times."""
 _ENOUGH = 500
@@ -124,7 +125,7 @@ class Subscription(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         is_late = self._full_at is not None and self._clock.monotonic() - self._full_at < _PATIENCE
-        why = ": too much was waiting" if self._is_paused or is_late else ""
+        why = f": {_TOO_MUCH}" if self._is_paused or is_late else ""
         self._lose(SourceError(f"{self._address}: {exc or 'the server closed the connection'}{why}"))
 
     def _lose(self, error: SourceError) -> None:

@@ -8,7 +8,8 @@ from collector.config.source_urls import SourceUrl
 from collector.documents.scalars import parse_duration
 from collector.model.record import Source
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
-from collector.sources.amqp_wire import AmqpAddress
+from collector.sources.amqp_signs import Signs
+from collector.sources.amqp_wire import AmqpAddress, library
 from collector.sources.bullmq import BullmqOptions, BullmqSource
 from collector.sources.celery_redis import CeleryRedisOptions, CeleryRedisSource, Past
 from collector.sources.file import STDIN, FileOptions, FileSource
@@ -132,6 +133,13 @@ def amqp_address(url: SourceUrl, vhost: str) -> AmqpAddress:
     )
 
 
+def _on_rabbitmq(options: AmqpOptions) -> Callable[[], Source]:
+    """How to build a source there. Raises SourceError where the extra is not installed: no waiting heals that."""
+    library()
+    signs = Signs()
+    return lambda: AmqpSource(options, signs=signs)
+
+
 def amqp(url: SourceUrl) -> Callable[[], Source]:
     """`amqp://…/exchange/NAME` and `…/queue/NAME`."""
     *vhost, what, name = url.path
@@ -142,7 +150,7 @@ def amqp(url: SourceUrl) -> Callable[[], Source]:
         taps=(Tap(exchange=name, keys=keys),) if what == "exchange" else (),
         queue=name if what == "queue" else "",
     )
-    return lambda: AmqpSource(options)
+    return _on_rabbitmq(options)
 
 
 def celery_amqp(url: SourceUrl) -> Callable[[], Source]:
@@ -158,7 +166,7 @@ def celery_amqp(url: SourceUrl) -> Callable[[], Source]:
         find_dead_letters=True,
         hint="" if dead or management else "reads no dead letters: name dead_letter_exchange=NAME, or management=URL",
     )
-    return lambda: AmqpSource(options)
+    return _on_rabbitmq(options)
 
 
 def dramatiq_amqp(url: SourceUrl) -> Callable[[], Source]:
@@ -178,7 +186,7 @@ def dramatiq_amqp(url: SourceUrl) -> Callable[[], Source]:
         else "Dramatiq publishes to the default exchange, which nothing can be bound beside: for each task use the "
         "hook in the worker, or firehose=true; for dead letters peek=QUEUE.XQ; for lengths management=URL",
     )
-    return lambda: AmqpSource(options)
+    return _on_rabbitmq(options)
 
 
 def bullmq(url: SourceUrl) -> Callable[[], Source]:

@@ -29,6 +29,8 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
     """Others send to it: there is no past to read."""
     is_tailed: bool = False
     """It reads for ever, and says every second that there is nothing more."""
+    is_fleeting: bool = False
+    """Its broker keeps nothing for it while it is away."""
     build: Callable[[], Source] | None = None
 
 
@@ -47,27 +49,28 @@ class Plug(msgspec.Struct, frozen=True, kw_only=True):
     """Makes the decoder, where that depends on the source's options."""
     is_pushed: bool = False
     is_tailed: bool = False
+    is_fleeting: bool = False
 
 
 SOURCES: dict[str, Plug] = {
     "kafka": Plug(build=clients.kafka, is_tailed=True),
     "redis-stream": Plug(build=clients.redis_stream, is_tailed=True),
-    "amqp": Plug(build=clients.amqp, is_tailed=True),
-    "amqps": Plug(build=clients.amqp, is_tailed=True),
-    "celery+amqp": Plug(build=clients.celery_amqp, form="celery", is_tailed=True),
-    "celery+amqps": Plug(build=clients.celery_amqp, form="celery", is_tailed=True),
-    "dramatiq+amqp": Plug(build=clients.dramatiq_amqp, form="dramatiq", is_tailed=True),
-    "dramatiq+amqps": Plug(build=clients.dramatiq_amqp, form="dramatiq", is_tailed=True),
+    "amqp": Plug(build=clients.amqp, is_tailed=True, is_fleeting=True),
+    "amqps": Plug(build=clients.amqp, is_tailed=True, is_fleeting=True),
+    "celery+amqp": Plug(build=clients.celery_amqp, form="celery", is_tailed=True, is_fleeting=True),
+    "celery+amqps": Plug(build=clients.celery_amqp, form="celery", is_tailed=True, is_fleeting=True),
+    "dramatiq+amqp": Plug(build=clients.dramatiq_amqp, form="dramatiq", is_tailed=True, is_fleeting=True),
+    "dramatiq+amqps": Plug(build=clients.dramatiq_amqp, form="dramatiq", is_tailed=True, is_fleeting=True),
     "bullmq+redis": Plug(build=clients.bullmq, form="bullmq", decode=_bullmq, is_tailed=True),
     "bullmq+rediss": Plug(build=clients.bullmq, form="bullmq", decode=_bullmq, is_tailed=True),
     **{
-        f"{name}+{redis}": Plug(build=clients.redis_watch, form=name, is_tailed=True)
+        f"{name}+{redis}": Plug(build=clients.redis_watch, form=name, is_tailed=True, is_fleeting=True)
         for name in WATCHES
         for redis in ("redis", "rediss")
     },
-    "celery+redis": Plug(build=clients.celery_redis, form="celery", is_tailed=True),
-    "celery+rediss": Plug(build=clients.celery_redis, form="celery", is_tailed=True),
-    "celery+redis+socket": Plug(build=clients.celery_redis, form="celery", is_tailed=True),
+    "celery+redis": Plug(build=clients.celery_redis, form="celery", is_tailed=True, is_fleeting=True),
+    "celery+rediss": Plug(build=clients.celery_redis, form="celery", is_tailed=True, is_fleeting=True),
+    "celery+redis+socket": Plug(build=clients.celery_redis, form="celery", is_tailed=True, is_fleeting=True),
     "unix": Plug(build=clients.unix, is_pushed=True),
     "file": Plug(build=clients.file),
     "stdin": Plug(build=clients.file),
@@ -107,5 +110,6 @@ def feed(url: SourceUrl, *, show_arguments: bool = False) -> Feed:
         decode=_decode(url, plug, show_arguments=show_arguments),
         is_pushed=plug.is_pushed,
         is_tailed=plug.is_tailed,
+        is_fleeting=plug.is_fleeting,
         build=plug.build(url),
     )

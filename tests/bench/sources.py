@@ -41,7 +41,7 @@ class Counter:
     def position(self, place: str) -> Receipt | None:
         """Always from the start."""
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         """Of no interest here."""
 
     def gap(self, gap: Gap) -> None:

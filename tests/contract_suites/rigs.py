@@ -46,7 +46,7 @@ class Notes:
     def position(self, place: str) -> Receipt | None:
         return self.positions.get(place)
 
-    def connected(self, detail: str) -> None:
+    def connected(self, detail: str, *, is_deaf: bool = False) -> None:
         self.details.append(detail)
 
     async def take(self, batch: Batch) -> Outcome:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.cli.core import is_compiled
 from tests.unit.parts import FAILING, T0, event
 
 ROOT = Path(__file__).parents[3]
@@ -127,6 +128,15 @@ RUN = ("run", "--state", "none", "--listen", "127.0.0.1:0")
 def address(process: Process) -> str:
     """Where the daemon listens."""
     return process.line("listens on").split("listens on ")[1].strip()
+
+
+def test_it_says_whether_its_loops_are_compiled(start) -> None:
+    """Whoever wonders why it is slow finds it in the first lines of the log."""
+    one = start(*RUN)
+    word = "compiled" if is_compiled() else "plain Python"
+    assert f"hot loops: {word}" in one.line("hot loops")
+    one.popen.terminate()
+    assert one.end() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collector.config.schemes import WATCHED
 from collector.config.source_urls import UrlError, parse_source
 from collector.model.secret import Secret
 from collector.wiring.plugs import feed
@@ -81,6 +82,20 @@ def test_watched(scheme):
 def test_others(url, name, path):
     """The other kinds of source have a path, or nothing."""
     assert (parse(url).name, parse(url).path) == (name, path)
+
+
+@pytest.mark.parametrize(
+    ("url", "whole"),
+    [
+        ("redis://h/0", {"redis-stream", "celery+redis", "bullmq+redis", *(f"{name}+redis" for name in WATCHED)}),
+        ("celery://h", {"celery+redis", "celery+rediss", "celery+amqp", "celery+amqps"}),
+    ],
+)
+def test_a_part_of_a_kind_names_all_that_have_it(url, whole):
+    """Whoever writes the server or the framework alone is not sent to one of the others."""
+    ((_, message),) = faults(url)
+    assert message.startswith(f"`{url.partition(':')[0]}` is only a part of a kind of source: write one of ")
+    assert set(message.partition("one of ")[2].split(", ")) == whole | {"celery+redis+socket"}
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,9 @@ def test_a_hole_that_goes_on_is_one_hole() -> None:
         ("full", 0, 750, 300),
         ("trimmed", 748, 749, 2),
     ]
+    assert [gap.is_rough for gap in one.gaps] == [False] * len(one.gaps)
+    one.miss(Gap(source="s", place="p", start=T0, end=T0, estimate=3, is_rough=True, reason="full"))
+    assert (one.gaps[-1].estimate, one.gaps[-1].is_rough) == (303, True)
     miss("full", 750, 755, None)
     assert [(gap.end - T0, gap.estimate) for gap in one.gaps if gap.reason == "full"] == [(755, None)]
 

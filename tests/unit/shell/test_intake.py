@@ -78,6 +78,13 @@ async def test_the_wait_grows_to_its_longest(lane, waits) -> None:
     assert waits == [0.5, 1, 2, 4, 8, 15, 15, 15, 15]
 
 
+async def test_a_source_that_nothing_is_kept_for_is_tried_again_soon(lane, waits) -> None:
+    """What is published while it waits is lost: it waits two seconds at most."""
+    lane.axis.is_fleeting = True
+    await lane.supervise(sources(lane, *[LOST] * 5, None))
+    assert waits == [0.5, 1, 2, 2, 2]
+
+
 @pytest.mark.case("K01.1")
 async def test_only_a_delivered_record_resets_the_wait(lane, waits) -> None:
     """To connect is not enough: the wait begins anew only after a record was delivered."""

@@ -53,6 +53,31 @@ def test_a_hole_of_a_whole_source_is_in_no_place(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize(
+    ("estimate", "is_rough", "words"),
+    [
+        (3, False, "gap, 3 records"),
+        (3, True, "gap, about 3 records"),
+        (None, True, "gap, an unknown number of records"),
+    ],
+)
+def test_the_size_of_a_hole_is_said_as_it_is_known(
+    caplog: pytest.LogCaptureFixture, *, estimate: int | None, is_rough: bool, words: str
+) -> None:
+    """Counted, estimated or unknown."""
+    hole = Gap(source="s", place="", start=T0, end=T0, estimate=estimate, is_rough=is_rough, reason="crash")
+    Telemetry().gap(hole)
+    assert caplog.messages == [f"source s: {words} were not seen (crash)"]
+
+
+def test_a_source_that_is_deaf_warns(caplog: pytest.LogCaptureFixture) -> None:
+    """What should tell of the work is off: a warning; any other word of a source that is connected is none."""
+    caplog.set_level(logging.INFO)
+    Telemetry().source_connected("s", "task events are on")
+    Telemetry().source_connected("s", "task events are off", is_deaf=True)
+    assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
+
+
+@pytest.mark.parametrize(
     ("left", "words"),
     [({}, ": nothing, all that was decided is lost"), ({"alerts": 2, "silences": 1}, ": alerts 2, silences 1")],
 )

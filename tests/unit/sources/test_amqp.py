@@ -24,7 +24,6 @@ from collector.sources.amqp_ask import Management
 from collector.sources.amqp_signs import BATCHES, EVENTS_OFF, PATIENCE, SENT_OFF, Signs
 from collector.sources.amqp_wire import DEEPEST, AmqpAddress, plain
 from collector.wiring import plugs
-from tests.contract_suites.rigs import Notes
 
 
 def options(url: str, **written: str) -> AmqpOptions:
@@ -90,12 +89,12 @@ def test_wrong_urls(url: str, words: str) -> None:
     assert words in str(raised.value)
 
 
-async def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without aio-pika the source says what to install; everything else works."""
+@pytest.mark.parametrize("url", ["celery+amqp://h", "dramatiq+amqp://h", "amqp://h/exchange/x", "amqp://h/queue/q"])
+def test_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Without aio-pika a source is refused before it starts, with what to install; everything else works."""
     monkeypatch.setitem(sys.modules, "aio_pika", None)
-    with pytest.raises(SourceError, match=r"pip install tasktrail\[amqp\]") as raised:
-        await AmqpSource(AmqpOptions(name="a", address=AmqpAddress())).run(Notes())
-    assert not raised.value.retryable
+    with pytest.raises(SourceError, match=r"pip install 'tasktrail\[amqp\]'"):
+        plugs.feed(parse_source(url, {}, Secret))
 
 
 def test_headers_are_json() -> None:

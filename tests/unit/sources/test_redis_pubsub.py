@@ -153,6 +153,16 @@ async def test_what_came_before_the_loss_is_given_first() -> None:
         await one.take(0)
 
 
+async def test_being_cut_off_names_the_limit() -> None:
+    """Where messages were left with the server, the loss names the setting that would have kept the connection."""
+    one, _, _ = subscription(held=400_000)
+    come(one, published(*[b"x" * 400] * 2000))
+    one.connection_lost(None)
+    await all_of(one)
+    with pytest.raises(SourceError, match="raise the server's `client-output-buffer-limit pubsub`"):
+        await one.take(0)
+
+
 async def test_what_is_no_protocol_ends_it() -> None:
     """Good messages before it are given."""
     one, _, _ = subscription()
