@@ -129,7 +129,7 @@ _CAPTURED: dict[str, _Captured] = {
     "kafka": _Captured(("kafka",), "topic", with_roles),
     "kafka-group-offsets": _Captured(("kafka",), "group", lambda url: listed(url, "groups")),
     "redis-stream": _Captured(("redis-stream",), "stream", with_roles),
-    "redis-key": _Captured(("redis-stream",), "key", with_roles),
+    "redis-key": _Captured(("redis-stream",), "key", lambda url: with_roles(url) if is_messages(url) else ()),
     "amqp": _Captured(("amqp", "amqps"), "exchange", lambda url: url.path[-1:]),
 }
 

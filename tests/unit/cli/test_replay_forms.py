@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from collector.cli.main import main
+
+CAPTURES = Path(__file__).parents[2] / "replay" / "captures"
 
 T0 = 1_790_000_000
 MAPPED = """
@@ -57,6 +60,26 @@ def test_a_capture_is_read_as_the_source_of_the_configuration_reads(tmp_path, ca
     counted = json.loads(out)["tasks"]["report"]
     assert (counted["started"], counted["succeeded"]) == (1, 1)
     assert err == "records read as: source jobs (2)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("kafka-dlq", "kafka://k:9092?topic_pattern=.*&groups=billing,ledger,s3-sink,agg,mailer"),
+        ("redis-streams-group", "redis-stream://r:6379/0/events:orders,events:orders:dead?format=messages"),
+    ],
+)
+def test_what_groups_did_belongs_to_the_messages_of_their_source(tmp_path, capsys, name, url):
+    """Offsets and pending entries are read with the topics and streams they are about, all as one source."""
+    path = CAPTURES / f"{name}.jsonl"
+    (tmp_path / "t.yaml").write_text(f"sources: [{{url: '{url}', name: own}}]\n")
+    results = []
+    for more in ([], ["-c", str(tmp_path / "t.yaml")]):
+        assert main(["replay", str(path), "--json", *more]) == 0
+        out, err = capsys.readouterr()
+        results.append(json.loads(out))
+    assert results[0]["tasks"] == results[1]["tasks"]
+    assert err == f"records read as: source own ({len(path.read_bytes().splitlines())})\n"
 
 
 def test_what_only_looks_like_a_form_is_said(tmp_path, capsys):
