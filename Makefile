@@ -99,6 +99,7 @@ $(VENV)/.dev: $(BUILT) | $(BIN)/python
 	@touch $@ $(VENV)/.run
 
 define install
+echo "make: installing '$(1)' into $(VENV) (once; it may take a minute)" >&2; \
 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '$(1)' || { \
 	echo 'make: pip could not install what $(1) needs (its own words are above).' >&2; \
 	echo 'make: it needs a package index: name yours with PIP_INDEX_URL, or a folder of wheels with PIP_FIND_LINKS.' >&2; \
@@ -113,4 +114,5 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo 'make: this Python cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv' >&2; \
 		exit 1; }
+	@echo 'make: making the virtual environment $(VENV)' >&2
 	@$(PYTHON) -m venv $(VENV)

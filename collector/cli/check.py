@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias
@@ -21,7 +21,7 @@ from collector.cli.ground import ground
 from collector.cli.refused import refused
 from collector.config import routefiles
 from collector.config.settings import Settings
-from collector.config.settings import load as load_settings
+from collector.config.settings import load_parts as load_settings
 from collector.config.shipped import shipped
 from collector.config.taskfile import load as load_contracts
 from collector.model.contract import Contracts
@@ -68,14 +68,14 @@ def main(arguments: argparse.Namespace) -> int:
     known = {(problem.file, problem.line) for problem in problems}
     problems += (one for one in _findings(whole) if (one.file, one.line) not in known)  # one word a line is enough
     problems = sorted(dict.fromkeys(problems))
+    for line in _remarks(whole, problems):
+        print(line)
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         places = len({problem.file for problem in problems})
         print(f"{_counted(len(problems), 'problem')} in {_counted(places, 'file')}", file=sys.stderr)
         return 1
-    for line in _remarks(whole):
-        print(line)
     if arguments.explain:
         return explained(arguments.explain, [one for one in whole if isinstance(one, Settings)])
     print(f"{_counted(len(files), 'file')}, no problem")
@@ -95,11 +95,17 @@ def _findings(whole: list[Whole]) -> Iterator[Problem]:
     yield from findings(rule_files, ground(rule_files, labels))
 
 
-def _remarks(whole: list[Whole]) -> Iterator[str]:
-    """What is no problem, and good to know: what is without use, secrets that are not here, what nothing measures."""
+def _remarks(whole: list[Whole], problems: list[Problem]) -> Iterator[str]:
+    """What is no problem, and good to know: what is without use, secrets that are not here, what nothing measures.
+
+    What is without use in a file that has `problems` is not: they may be why.
+    """
     routings = [one for one in whole if isinstance(one, Routing)]
-    yield from (f"{problem} (no problem)" for problem in sorted(one for each in routings for one in unused(each)))
-    yield from (f"{problem} (no problem here; `run` needs it)" for each in routings for problem in _lacking(each))
+    wrong = {problem.file for problem in problems}
+    idle = sorted(one for each in routings if each.path not in wrong for one in unused(each))
+    yield from (f"{problem} (no problem)" for problem in idle)
+    lacking = sorted(one for each in routings for one in targets.lacking(each))
+    yield from (f"{problem} (no problem here; `run` needs it)" for problem in lacking)
     for file in whole:
         for group in file.groups if isinstance(file, RuleFile) else ():
             for rule in group.rules:
@@ -109,15 +115,6 @@ def _remarks(whole: list[Whole]) -> Iterator[str]:
                         f"and what `{rule.name}` says of it stays silent"
                     )
                     yield str(rule.place.at("expr").content().problem(message))
-
-
-def _lacking(routing: Routing) -> Sequence[Problem]:
-    """The files with secrets that `run` would look for in vain, where the routing is right in itself."""
-    try:
-        targets.understood(routing)
-    except ProblemsError as error:
-        return error.problems
-    return ()
 
 
 def _files(path: str) -> list[Path]:
@@ -142,8 +139,8 @@ def _tests(path: str, text: str) -> tuple[TestFile, list[Problem]]:
 
 
 def _settings(path: str, text: str) -> tuple[Settings, list[Problem]]:
-    settings = load_settings(path, text, os.environ)
-    return settings, refused(path, text, settings)
+    settings, problems = load_settings(path, text, os.environ)
+    return settings, problems + refused(path, text, settings, problems)
 
 
 def _routes(path: str, text: str) -> tuple[Routing, list[Problem]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from collector.config.settings import Overrides, Settings, load, override
+from collector.config.settings import Overrides, Settings, load_parts, override_parts
 from collector.documents import substitute
-from collector.model.errors import ProblemsError
+from collector.model.errors import Problem, ProblemsError
 from collector.model.files import read_text, unread
 from collector.model.secret import Secret
 
@@ -38,17 +38,26 @@ def secret(text: str) -> Secret:
 
 def read(path: str) -> Settings:
     """The settings of a configuration file. Raises ProblemsError."""
+    found, problems = _read_parts(path)
+    if problems:
+        raise ProblemsError(problems)
+    return found
+
+
+def _read_parts(path: str) -> tuple[Settings, list[Problem]]:
+    """What of the file is right, and what is not."""
     try:
-        text = read_text(path)
+        return load_parts(path, read_text(path), os.environ)
     except (OSError, UnicodeDecodeError) as error:
-        raise ProblemsError([unread(path, error)]) from error
-    return load(path, text, os.environ)
+        return Settings(), [unread(path, error)]
+    except ProblemsError as error:
+        return Settings(), list(error.problems)
 
 
-def settings(arguments: argparse.Namespace) -> Settings:
-    """The configuration file, if any, with the command line laid over it. Raises ProblemsError."""
-    base = read(arguments.config) if arguments.config else Settings()
-    return override(
+def settings(arguments: argparse.Namespace) -> tuple[Settings, list[Problem]]:
+    """The configuration file, if any, with the command line laid over it: what is right of both, and what is not."""
+    base, problems = _read_parts(arguments.config) if arguments.config else (Settings(), [])
+    merged, wrong = override_parts(
         base,
         Overrides(
             sources=tuple(arguments.source),
@@ -63,3 +72,4 @@ def settings(arguments: argparse.Namespace) -> Settings:
             public_metrics=arguments.public_metrics,
         ),
     )
+    return merged, problems + wrong

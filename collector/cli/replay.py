@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,11 +14,14 @@ import msgspec
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from collector.cli import diff, report
+from collector.app import limits
+from collector.cli import diff, options, report
 from collector.config import contractfile, routefiles, rulefiles
+from collector.config.settings import Settings
 from collector.config.shipped import runbooks
 from collector.documents.scalars import parse_duration
-from collector.formats import FORMATS, capture
+from collector.formats import FORMATS, Decode, capture
+from collector.formats.recognise import recognising
 from collector.model.alert import Alert
 from collector.model.errors import TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
@@ -25,12 +29,16 @@ from collector.model.shown import shown
 from collector.replaying import Replay
 from collector.routing.message import Wording
 from collector.sources.file import STDIN, FileOptions, FileSource
+from collector.wiring.plugs import captured
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options of `replay`."""
     parser.add_argument(
         "files", nargs="+", metavar="FILE", help="captures or NDJSON of events; .gz and .zst too; - is stdin"
+    )
+    parser.add_argument(
+        "-c", "--config", metavar="FILE", help="read topics, streams and exchanges as its sources do, with its rules"
     )
     parser.add_argument("--rules", action="append", default=[], metavar="PATH|shipped", help="rule files")
     parser.add_argument(
@@ -56,20 +64,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Exit code 0; 1 where a task or trace that a person asked for is not there; 2 where a file cannot be used."""
     beyond = _beyond(arguments.until)
-    rule_sets = [arguments.rules or ["shipped"], *([arguments.diff] if arguments.diff else [])]
+    settings = options.read(arguments.config) if arguments.config else Settings()
+    rule_sets = [arguments.rules or settings.rules, *([arguments.diff] if arguments.diff else [])]
     wording = Wording(runbooks=runbooks())
-    form = FORMATS[arguments.form] if arguments.form else None
-    routing = routefiles.load(arguments.routes) if arguments.routes else None
-    contracts = contractfile.load(arguments.tasks)
+    routes = arguments.routes or settings.routes
+    routing = routefiles.load(routes) if routes else None
+    contracts = contractfile.load(arguments.tasks or settings.tasks)
+    read_as: list[Counter[str]] = [Counter() for _ in rule_sets]
     replays = [
         Replay(
             rulefiles.load(rules),
-            decode=form.new() if form else None,
+            decode=_decoder(arguments, settings, counts),
+            limits=limits(settings),
             wording=wording,
             routing=routing,
             contracts=contracts,
         )
-        for rules in rule_sets
+        for rules, counts in zip(rule_sets, read_as, strict=True)
     ]
     replay = replays[0]
     console = Console(stderr=True)
@@ -85,6 +96,7 @@ def main(arguments: argparse.Namespace) -> int:
                 report.alerts(changed, replay.pipeline.store.frontier)
 
         asyncio.run(_read(_Reader(replays, _Pace(arguments.speed), show), arguments.files, beyond))
+    _say_read_as(read_as[0])
     result = _result(arguments, replays)
     if arguments.json:
         sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
@@ -93,6 +105,27 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         report.replay(msgspec.to_builtins(result))
     return _unread(arguments, replay) or (0 if arguments.json else _missing(arguments, result))
+
+
+def _decoder(arguments: argparse.Namespace, settings: Settings, counts: Counter[str]) -> Decode:
+    """What reads the records: the one form that was asked for; else each by its source, or by what it looks like."""
+    if arguments.form:
+        return FORMATS[arguments.form].new()
+    return recognising({**captured(settings.sources), **FORMATS}, counts)
+
+
+def _say_read_as(counts: Counter[str]) -> None:
+    """Which forms a capture was taken for: of a topic or stream it can only be guessed."""
+    if counts:
+        said = ", ".join(f"{_FORMS.get(name, name)} ({count:,})" for name, count in counts.most_common())
+        print(f"records read as: {said}", file=sys.stderr)
+
+
+_FORMS = {
+    "": "no known form, passed over",
+    "messages": "messages of hand-written consumers, where no source of -c FILE and no --as says otherwise",
+    "native": "native events",
+}
 
 
 def _unread(arguments: argparse.Namespace, replay: Replay) -> int:

@@ -21,10 +21,11 @@ from collector.cli import options
 from collector.cli.core import is_compiled
 from collector.cli.ground import ground
 from collector.cli.lines import JsonLines, TextLines, UnheldHandler
+from collector.cli.refused import unusable
 from collector.config import routefiles, rulefiles
 from collector.config.settings import Log, Settings
 from collector.daemon import Daemon
-from collector.model.errors import TasktrailError
+from collector.model.errors import ProblemsError, TasktrailError
 from collector.model.files import read_text
 from collector.promql import compile_expr
 from collector.routing.unreachable import unreachable
@@ -69,7 +70,9 @@ def take_descriptors() -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; a second one ends at once. 0 after a clean stop, 70 where a bug ended it."""
-    settings = options.settings(arguments)
+    settings, problems = options.settings(arguments)
+    if problems:
+        raise ProblemsError(problems + unusable(settings))
     log_to_stderr(settings.log)
     warn(settings)
     take_descriptors()

@@ -1,6 +1,7 @@
 """The whole configuration as one typed tree: Settings, or every problem at once.
 
-`load` reads a file, `override` lays the command line over it and checks what only the whole can tell.
+`load` reads a file, `override` lays the command line over it and checks what only the whole can tell. `load_parts` and
+`override_parts` give what is right as well, for those who look further for problems.
 """
 
 from __future__ import annotations
@@ -127,7 +128,15 @@ class _Document(_Written, frozen=True, kw_only=True):
 
 
 def load(path: str, text: str, environ: Mapping[str, str]) -> Settings:
-    """The settings of a configuration file. Raises ProblemsError with every problem in it.
+    """The settings of a configuration file. Raises ProblemsError with every problem in it."""
+    settings, problems = load_parts(path, text, environ)
+    if problems:
+        raise ProblemsError(problems)
+    return settings
+
+
+def load_parts(path: str, text: str, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
+    """What of a configuration file is right, and every problem in it. Raises ProblemsError where nothing is.
 
     Secret files are read here, relative to the file's directory.
     """
@@ -143,25 +152,35 @@ def load(path: str, text: str, environ: Mapping[str, str]) -> Settings:
     message = _listen_problem(settings.listen)
     if message:
         problems.append(place.at("listen").problem(message))
-    if problems:
-        raise ProblemsError(problems)
-    return settings
+    return settings, problems
 
 
 def override(settings: Settings, overrides: Overrides) -> Settings:
-    """The settings with the command line laid over them, checked as a whole. Raises ProblemsError.
+    """The settings with the command line laid over them, checked as a whole. Raises ProblemsError."""
+    merged, problems = override_parts(settings, overrides)
+    if problems:
+        raise ProblemsError(problems)
+    return merged
+
+
+def override_parts(settings: Settings, overrides: Overrides) -> tuple[Settings, list[Problem]]:
+    """What of settings and command line is right, and every problem of the latter and of the whole.
 
     Problems of an option carry its name where those of a file carry the path.
     """
     problems: list[Problem] = []
     read_secret = partial(secret, read_file=partial(_read_file, Path()))
-    sources: list[SourceUrl] = list(settings.sources)
+    sources: list[SourceUrl | None] = list(settings.sources)
     for number, url in enumerate(overrides.sources, 1):
         try:
             sources.append(parse_source(url, {}, read_secret))
         except UrlError as error:
             problems += [Problem("--source", number, 1, message) for _, message in error.faults]
-    problems += [Problem("--source", index + 1, 1, message) for index, message in _repeated(sources)]
+            sources.append(None)
+    first = len(settings.sources)  # those before it are the file's, where it is said of them
+    problems += [
+        Problem("--source", index - first + 1, 1, said) for index, said in _repeated(sources) if index >= first
+    ]
     notify: list[Secret] = []
     for number, target in enumerate(overrides.notify, 1):
         try:
@@ -175,22 +194,20 @@ def override(settings: Settings, overrides: Overrides) -> Settings:
     }
     merged = msgspec.structs.replace(
         settings,
-        sources=tuple(sources),
+        sources=tuple(source for source in sources if source is not None),
         notify=(*settings.notify, *notify),
         **given,
     )
     problems += _problems_of_whole(merged, overrides)
-    if problems:
-        raise ProblemsError(problems)
-    return merged
+    return merged, problems
 
 
 def _problems_of_whole(settings: Settings, overrides: Overrides) -> list[Problem]:
     problems = []
     message = _listen_problem(settings.listen)
-    if message:
+    if message and overrides.listen:  # else it is the file's, where it is said
         problems.append(Problem("--listen", 1, 1, message))
-    elif not settings.token_file and not _is_loopback(settings.address[0]):
+    elif not message and not settings.token_file and not _is_loopback(settings.address[0]):
         message = f"`{settings.listen}` is open to others: listen on 127.0.0.1, or give --token-file"
         problems.append(Problem("--listen" if overrides.listen else "listen", 1, 1, message))
     if overrides.external_url:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collector.formats import arq, bullmq, celery, dramatiq, huey, messages, native, otlp, rq, saq, streaq, taskiq
-from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, first_bytes
+from collector.formats.decoded import LONGEST_BODY, REASONS, Decode, Decoded, Format, Reject, beginning, first_bytes
 
-__all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "first_bytes"]
+__all__ = ["FORMATS", "LONGEST_BODY", "REASONS", "Decode", "Decoded", "Format", "Reject", "beginning", "first_bytes"]
 
 # In the order in which a capture's records are offered to them: native takes what is nobody else's.
 FORMATS: dict[str, Format] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -167,3 +168,10 @@ def not_json(error: Exception, misfit: str = "bad_field") -> MalformedError:
 def first_bytes(body: bytes) -> str:
     """The first bytes of a body for people: what is not UTF-8 replaced, secrets masked."""
     return mask(body[:FIRST_BYTES].decode("utf-8", "replace"))
+
+
+def beginning(batch: Batch, index: int) -> str:
+    """How a record begins, for people: its body, or the fields of one that has no body."""
+    fields = batch.fields[index] if batch.fields else None
+    said = json.dumps(dict(fields), ensure_ascii=False) if fields else ""
+    return first_bytes(batch.bodies[index] or said.encode("utf-8", "replace"))

@@ -2,7 +2,8 @@
 
 Takes rules, compiled once at load; gives a decoder. A message whose `kind` is in no value table is ignored, where the
 mapping says so, else rejected with its reason: nothing is skipped quietly. CloudEvents in binary mode (`ce_*` headers)
-are seen as the structured object, with the body under `data`; what stands in an attribute is reached by its name.
+are seen as the structured object, with the body under `data`; what stands in an attribute is reached by its name. Paths
+reach a record's fields where it has no body; beside a body they are headers.
 Source: CloudEvents 1.0, Kafka and HTTP protocol bindings; the distributed tracing extension.
 """
 
@@ -132,11 +133,15 @@ def _last_word(kind: Any) -> Any:
 
 
 def _content(body: bytes, headers: Mapping[str, str]) -> Any:
-    """What the paths walk: the JSON body, or the attributes of a binary CloudEvent with its body under `data`."""
+    """What the paths walk: the JSON body, or the attributes of a binary CloudEvent with its body under `data`.
+
+    A record without a body (a stream entry of plain fields) is an object of its fields, whose values are texts.
+    """
     check_length(body)
-    attributes = {match[1]: readable(value) for name, value in headers.items() if (match := _CE_HEADER.fullmatch(name))}
+    texts = {name: readable(value) for name, value in headers.items()}
+    attributes = {match[1]: text for name, text in texts.items() if (match := _CE_HEADER.fullmatch(name))}
     try:
-        content = msgspec.json.decode(body) if body.strip() else {}
+        content = msgspec.json.decode(body) if body.strip() else texts
     except NOT_JSON as error:
         if "specversion" not in attributes or isinstance(error, RecursionError):
             raise not_json(error) from error

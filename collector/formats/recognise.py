@@ -5,6 +5,7 @@ Takes batches of one tap, whose records may be of several forms; gives what thei
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -13,8 +14,11 @@ from collector.formats.decoded import Decode, Decoded, Format
 from collector.model.record import Batch
 
 
-def recognising(formats: Mapping[str, Format]) -> Decode:
-    """A decoder of all `formats` at once. What is in none of them is ignored."""
+def recognising(formats: Mapping[str, Format], counts: Counter[str] | None = None) -> Decode:
+    """A decoder of all `formats` at once. What is in none of them is ignored.
+
+    `counts`: takes in how many records of captures were read in each form ("" for none).
+    """
     decoders: dict[str, Decode] = {}
 
     def decode(batch: Batch) -> Decoded:
@@ -22,6 +26,8 @@ def recognising(formats: Mapping[str, Format]) -> Decode:
             return _decoder("native")(batch)
         out = Decoded([], [], [], channels=[])
         for name, start, end in _runs(formats, batch, batch.about):
+            if counts is not None:
+                counts[name] += end - start
             if name:
                 append(out, _decoder(name)(part(batch, start, end)), start)
             else:

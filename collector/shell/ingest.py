@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
-from collector.formats import Decode, Decoded, Reject, first_bytes
+from collector.formats import Decode, Decoded, Reject, beginning
 from collector.formats.recognise import append, part
 from collector.model.event import Event
 from collector.model.record import Batch, Gap, Outcome, Refusal, Refusals
@@ -362,7 +362,7 @@ class Ingest:
                 receipt=str(batch.receipts[reject.index]),
                 reason=reject.reason,
                 detail=mask(reject.detail),
-                first_bytes=first_bytes(batch.bodies[reject.index]),
+                first_bytes=beginning(batch, reject.index),
                 at=batch.received_at,
                 traceback=mask(trace),
             )

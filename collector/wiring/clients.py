@@ -51,7 +51,7 @@ def kafka_options(url: SourceUrl) -> KafkaOptions:
     return KafkaOptions(
         name=url.name,
         servers=tuple(f"{host}:{port}" for host, port in url.hosts),
-        topics=_with_roles(url) if url.items else (),
+        topics=with_roles(url) if url.items else (),
         groups=listed(url, "groups"),
         start_max_age=url.start_max_age,
         username=url.options.get("sasl_username", url.user),
@@ -86,8 +86,8 @@ def redis_address(url: SourceUrl) -> RedisAddress:
     )
 
 
-def _with_roles(url: SourceUrl) -> tuple[str, ...]:
-    """What is named to read, and the retry and dead-letter places that are named in full."""
+def with_roles(url: SourceUrl) -> tuple[str, ...]:
+    """The topics or streams that are named to read, and the retry and dead-letter places that are named in full."""
     named = [name for role in ("retry", "dead_letter") for name in listed(url, role) if not set(name) & set("*?[")]
     return tuple(dict.fromkeys([*url.items, *named]))
 
@@ -97,7 +97,7 @@ def redis_stream(url: SourceUrl) -> Callable[[], Source]:
     options = RedisStreamOptions(
         name=url.name,
         address=redis_address(url),
-        streams=_with_roles(url),
+        streams=with_roles(url),
         groups=is_messages(url),
         start_max_age=url.start_max_age,
         out_of_range=url.options.get("start", "oldest"),  # type: ignore[arg-type]  # the table has checked the word

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from collector.config.source_urls import SourceUrl
-from collector.formats import FORMATS, Decode, arguments, bullmq, mapping, messages, native
+from collector.formats import FORMATS, Decode, Format, arguments, bullmq, mapping, messages, native
 from collector.formats.recognise import recognising
 from collector.model.record import ClockName, Source
 from collector.sources.redis_watches import WATCHES
 from collector.wiring import clients
-from collector.wiring.clients import is_messages, listed
+from collector.wiring.clients import is_messages, listed, with_roles
 
 PUSHED = "http"
 """The name of the source that is always there: the listener's own POST /v1/events."""
@@ -113,3 +116,49 @@ def feed(url: SourceUrl, *, show_arguments: bool = False) -> Feed:
         is_fleeting=plug.is_fleeting,
         build=plug.build(url),
     )
+
+
+class _Captured(msgspec.Struct, frozen=True):
+    """Which records of a capture are those of a source: what kind of source delivers them, and which of that kind."""
+
+    schemes: tuple[str, ...]
+    word: str
+    """What a line calls the place that was read."""
+    names: Callable[[SourceUrl], tuple[str, ...]]
+    """The places that a source reads."""
+
+
+# by how they were tapped; the records of frameworks say themselves what they are
+_CAPTURED: dict[str, _Captured] = {
+    "kafka": _Captured(("kafka",), "topic", with_roles),
+    "kafka-group-offsets": _Captured(("kafka",), "group", lambda url: listed(url, "groups")),
+    "redis-stream": _Captured(("redis-stream",), "stream", with_roles),
+    "redis-key": _Captured(("redis-stream",), "key", lambda url: with_roles(url) if is_messages(url) else ()),
+    "amqp": _Captured(("amqp", "amqps"), "exchange", lambda url: url.path[-1:]),
+}
+
+
+def captured(urls: Iterable[SourceUrl]) -> dict[str, Format]:
+    """Sources as forms of what a capture holds of their topics, streams and exchanges.
+
+    So it is read as `run` reads it: by the source's mapping, as messages, or in the format that it names.
+    """
+    schemes = {scheme for one in _CAPTURED.values() for scheme in one.schemes}
+    return {
+        f"source {url.name}": Format(
+            new=partial(_decode, url, SOURCES[url.scheme], show_arguments=False), is_mine=partial(_delivers, url)
+        )
+        for url in urls
+        if url.scheme in schemes
+    }
+
+
+def _delivers(url: SourceUrl, tap: str, about: Mapping[str, Any], _body: bytes) -> bool:
+    """Whether a record of a capture is one that this source delivers."""
+    one = _CAPTURED.get(tap)
+    if one is None or url.scheme not in one.schemes:
+        return False
+    place = str(about.get(one.word))
+    pattern = url.options.get("topic_pattern")
+    is_matched = pattern is not None and one.word == "topic" and re.fullmatch(pattern, place) is not None
+    return is_matched or place in one.names(url)

@@ -16,7 +16,7 @@ from collector.channels import ChannelConfig
 from collector.documents.reader import Plain
 from collector.gotext import Library
 from collector.model.errors import ChannelError, Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.files import read_text, why
 from collector.routing.group import Target
 from collector.routing.kinds import Http, Options
 from collector.routing.receivers import TargetSpec
@@ -161,6 +161,22 @@ def undone(routing: Routing, *, reads_secrets: bool = False) -> list[Problem]:
     return found
 
 
+def lacking(routing: Routing) -> list[Problem]:
+    """The targets whose secrets stand in files that are not here. What else is wrong with targets is in `undone`."""
+    read_file = partial(_read_here, Path(routing.path).parent)
+    found: list[Problem] = []
+    for spec in _specs(routing):
+        build = KINDS[spec.kind].build
+        try:
+            if build is not None:
+                build(translated.Given(spec.options, read_file))
+        except translated.NoFileError as error:
+            found.append(_problem(spec, error))
+        except ChannelError:
+            continue
+    return found
+
+
 def understood(routing: Routing) -> tuple[list[ChannelConfig], dict[str, list[Target]]]:
     """The channels of a routing, and by receiver whom it tells.
 
@@ -233,7 +249,7 @@ def _unserved(spec: TargetSpec) -> Problem:
     return spec.place.problem(f"`{spec.kind}_configs` is not served by this version: use {KINDS[spec.kind].instead}")
 
 
-def _problem(spec: TargetSpec, error: ChannelError) -> Problem:
+def _problem(spec: TargetSpec, error: ChannelError | translated.NoFileError) -> Problem:
     return spec.place.problem(f"this target of `{spec.kind}_configs` cannot be used: {error}")
 
 
@@ -279,5 +295,6 @@ def _read_here(folder: Path, path: str) -> str:
     """Raises NoFileError where it cannot be read: it may be elsewhere."""
     try:
         return _read(folder, path)
-    except OSError:
-        raise translated.NoFileError from None
+    except OSError as error:
+        message = f"the secret file {path} cannot be used: {why(error)}: check the path and its rights"
+        raise translated.NoFileError(message) from None

@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
 def _launch(kinds: list[str], *, detached: bool) -> dict[str, Broker]:
     brokers = {}
     for kind in kinds:
+        print(f"starting {kind} (what it needs is installed the first time)", file=sys.stderr)
         try:
             brokers[kind] = launch(kind, detached=detached)
         except Unavailable as why:

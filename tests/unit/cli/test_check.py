@@ -68,6 +68,34 @@ def test_secrets_that_are_not_here_are_named(capsys, tmp_path):
     assert out[0].endswith("(no problem here; `run` needs it)")
 
 
+def test_secrets_that_are_not_here_are_named_beside_problems(capsys, tmp_path):
+    """What `run` needs is said also where something else is wrong, in the same file or in another one."""
+    path = tmp_path / "routes.yaml"
+    path.write_text("route: {receiver: a, bogus: 1}\nreceivers: [{name: a, webhook_configs: [{url_file: hook}]}]\n")
+    code, out, err = check(capsys, path)
+    assert (code, len(err)) == (1, 2)
+    assert "bogus" in err[0]
+    assert [line.partition(": ")[0] for line in out] == [f"{path}:2:41"]
+
+
+def test_what_a_configuration_names_is_looked_at_beside_its_own_mistakes(capsys, tmp_path):
+    """A misspelt key hides neither a missing token file nor a missing rule file nor a target that is none."""
+    path = tmp_path / "c.yaml"
+    path.write_text("listn: x\ntoken_file: /none/token\nrules: [/none/rules]\nnotify: [nonsense]\n")
+    assert [line.split(": ")[0] for line in check(capsys, path)[2]][:-1] == [
+        f"{path}:{at}" for at in ("1:1", "2:13", "3:9", "4:10")
+    ]
+
+
+def test_targets_that_are_left_are_not_taken_for_one_another(capsys, tmp_path):
+    """Beside a target whose secret is not here no place of another one can be wrong: only the first is told."""
+    path = tmp_path / "c.yaml"
+    path.write_text("notify: ['file:/none', nonsense]\n")
+    code, _, err = check(capsys, path)
+    assert (code, len(err)) == (1, 2)
+    assert err[0].startswith(f"{path}:1:10: the secret file /none")
+
+
 @pytest.mark.parametrize("held", ["no address", "", "\0"])
 def test_a_secret_that_is_here_is_checked(capsys, tmp_path, held):
     """Where its file can be read, what `run` would refuse of it is a problem, at its place."""

@@ -448,6 +448,20 @@ def test_a_target_may_stand_in_a_file(call, monkeypatch, tmp_path) -> None:
 # run
 
 
+def test_a_start_says_every_problem_at_once(call, tmp_path) -> None:
+    """Sources, targets, files and the configuration itself: all are told together, and none of them twice."""
+    path = tmp_path / "c.yaml"
+    path.write_text("grace: soon\nlisten: here\nsources: ['stdin:', 'stdin:']\n")
+    options = ("--source", "foo://x", "--source", "stdin:", "--notify", "nonsense", "--rules", "/none/rules")
+    code, out, err = call("run", "-c", path, *options, "--token-file", "/none/token")
+    assert (code, out) == (2, "")
+    assert [line.split(": ")[0] for line in err.splitlines()] == [
+        *("--source:1:1", "--source:2:1", "/none/rules:1:1", "/none/token:1:1"),
+        *(f"{path}:{at}" for at in ("1:8", "2:9", "3:21")),
+        "notify:1:1",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

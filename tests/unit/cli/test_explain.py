@@ -41,6 +41,15 @@ def test_a_capture_is_a_sample_with_headers(tmp_path, capsys):
     assert TRACE in capsys.readouterr().out
 
 
+def test_a_captured_entry_of_plain_fields_is_a_sample(tmp_path, capsys):
+    """What `record` wrote of a Redis stream is explained by its fields."""
+    (tmp_path / "t.yaml").write_text(CONFIG)
+    line = {"t": 1_790_000_000, "source": "redis-stream", "stream": "s", "fields": {"status": "done", "id": "7"}}
+    (tmp_path / "c.jsonl").write_text(json.dumps(line) + "\n")
+    assert main(["check", str(tmp_path / "t.yaml"), "--explain", str(tmp_path / "c.jsonl")]) == 0
+    assert '{"kind":"succeeded","task_id":"7"}' in capsys.readouterr().out
+
+
 def test_without_a_mapping_there_is_nothing_to_explain(tmp_path, capsys):
     """It says so, with exit code 2."""
     (tmp_path / "t.yaml").write_text("sources: ['stdin:']\n")

@@ -94,6 +94,32 @@ def test_a_bad_message_is_rejected_and_the_next_one_counts(body, reason):
     assert (len(out.events), out.sources) == (1, [1])
 
 
+FLAT = """
+sources:
+  - url: redis-stream://localhost:6379/0/flat
+    mapping:
+      kind: {path: status, values: {begun: started}}
+      task_id: id
+      attempt: {path: tries, add: 1}
+      caller: {header: from}
+      labels: {tenant: tenant}
+"""
+
+
+def test_paths_reach_the_plain_fields_of_an_entry_without_a_body():
+    """An entry of fields is an object of texts: its id, a number and a label come out of it, also by `header`."""
+    fields = {"status": "begun", "id": "z1", "tries": "0", "from": "shop", "tenant": "acme"}
+    (event,) = decode(FLAT)(batch(b"", headers=fields)).events
+    assert (event.kind, event.task_id, event.attempt, event.caller) == ("started", "z1", 1, "shop")
+    assert event.labels == {"tenant": "acme"}
+
+
+def test_beside_a_body_the_other_fields_are_headers():
+    """A path that the body lacks is not looked for among Kafka's headers or the entry's other fields."""
+    (reject,) = decode(FLAT)(batch(b'{"status": "begun"}', headers={"id": "z1"})).rejects
+    assert reject.reason == "missing_id"
+
+
 CLOUD = Mapped(
     {
         "kind": Rule(path=("type",)),

@@ -59,6 +59,20 @@ def test_a_rejected_record_is_kept_with_its_place_and_beginning() -> None:
     assert made.telemetry.get("tasktrail_rejected", ("s", "missing_id")) == 1
 
 
+def test_a_rejected_record_without_a_body_begins_with_its_fields() -> None:
+    """Of a stream entry of plain fields they are shown, secrets masked, whatever bytes are in them."""
+    made = pipeline()
+    fields = {"status": "begun", "password": "hunter2", "who": "\udcff"}
+    made.ingest.count(
+        made.axes[0],
+        native.decode,
+        Batch(source="s", place="p", bodies=[b""], receipts=["1-0"], received_at=T0, fields=[fields]),
+        NOW,
+    )
+    (rejected,) = made.telemetry.rejected
+    assert rejected.first_bytes == '{"status": "begun", "password": ***, "who": "?"}'
+
+
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline whose stitcher fails on the task `poison`."""
