@@ -31,6 +31,7 @@ from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.record import Source
 from collector.model.secret import Secret
+from collector.model.shown import counted
 from collector.routing.message import Wording
 from collector.shell import heap
 from collector.shell.axis import Axis
@@ -232,8 +233,8 @@ async def _run(  # noqa: PLR0913, PLR0915, PLR0917  the whole process
         unsent = await _stopped(daemon, delivery, working, hurry)
         keeper.end()
         archive.close()
-        kept = "" if state.store is None else ", and are kept for the next start"
-        telemetry.said("stopped%s", f"; {unsent} notifications were not sent{kept}" if unsent else "")
+        kept = "" if state.store is None else ", and kept for the next start"
+        telemetry.said("stopped%s", f"; {counted(unsent, 'notification')} not sent{kept}" if unsent else "")
     finally:
         for task in (*working, delivering):
             task.cancel()

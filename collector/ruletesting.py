@@ -35,6 +35,7 @@ from collector.model.errors import Problem, TasktrailError
 from collector.model.event import EARLIEST, Event
 from collector.model.labels import Labels
 from collector.model.record import Batch
+from collector.model.shown import counted
 from collector.model.stale import STALE
 from collector.promql import compile_expr
 from collector.routing.message import Wording
@@ -248,7 +249,7 @@ class _Run:
         )
         outcome = self.pipeline.ingest.count(self.axis, native.decode, batch, math.inf)
         if outcome.malformed:
-            self.out.notes.append(f"{outcome.malformed} events up to {duration_text(until / 1000)} were refused")
+            self.out.notes.append(f"refused up to {duration_text(until / 1000)}: {counted(outcome.malformed, 'event')}")
 
     def dated(self, event: Event, at: int) -> Event:
         """The event at its time; other times in it count from the test's start."""

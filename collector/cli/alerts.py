@@ -1,4 +1,4 @@
-"""`tasktrail alerts`: what fires in a running daemon, who is told, and if nobody, why."""
+"""`tasktrail alerts`: what fires in a running daemon, who was told, and if nobody, why."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ def listed(one: dict[str, Any]) -> dict[str, Any]:
         "state": status["state"],
         "starts_at": client.seconds_of(one["startsAt"]),
         "receivers": [each["name"] for each in one["receivers"]],
+        "untold": one.get("untold", {}),
         "silenced_by": status["silencedBy"],
         "inhibited_by": status["inhibitedBy"],
         "muted_by": status["mutedBy"],
@@ -67,7 +68,7 @@ def _table(alerts: list[dict[str, Any]]) -> Table:
 
 
 def told(one: dict[str, Any]) -> str:
-    """Who hears of an alert, or why nobody does."""
+    """Who has heard of an alert, or why somebody has not."""
     words = (
         ("silenced by", one["silenced_by"]),
         ("inhibited by", one["inhibited_by"]),
@@ -78,4 +79,11 @@ def told(one: dict[str, Any]) -> str:
     for word, names in words:
         if names:
             return f"{word} {', '.join(names)}".strip()
-    return ", ".join(one["receivers"]) or "nobody: no route is for it"
+    return ", ".join(_heard(name, one["untold"]) for name in one["receivers"]) or "nobody: no route is for it"
+
+
+def _heard(receiver: str, untold: dict[str, list[str]]) -> str:
+    """The receiver, with the targets that have not taken it."""
+    if receiver not in untold:
+        return receiver
+    return f"{receiver} (not yet {', '.join(untold[receiver])})" if untold[receiver] else f"{receiver} (has no target)"

@@ -27,10 +27,11 @@ from collector.config.taskfile import load as load_contracts
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError
 from collector.model.files import read_text, unread
+from collector.model.shown import counted
 from collector.promql import compile_expr
 from collector.routing.routefile import Routing
 from collector.routing.routefile import load_parts as load_routes
-from collector.routing.unreachable import unreachable, unused
+from collector.routing.unreachable import misspelt, unreachable, unused
 from collector.ruletesting import rules_of
 from collector.series.celery import UNMEASURED
 from collector.wiring import targets
@@ -39,6 +40,8 @@ Whole: TypeAlias = RuleFile | Settings | TestFile | Contracts | Routing
 """What a file says."""
 Read: TypeAlias = Callable[[str, str], tuple[Whole, list[Problem]]]
 """Path and text to what of a file is right, and what is not. Raises ProblemsError where nothing is of use then."""
+GIVEN = ("alertname", "severity", "owner", "team", "semantics")
+"""Labels that alerts have from their rule, and from contracts."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -74,35 +77,47 @@ def main(arguments: argparse.Namespace) -> int:
         print(problem, file=sys.stderr)
     if problems:
         places = len({problem.file for problem in problems})
-        print(f"{_counted(len(problems), 'problem')} in {_counted(places, 'file')}", file=sys.stderr)
+        print(f"{counted(len(problems), 'problem')} in {counted(places, 'file')}", file=sys.stderr)
         return 1
     if arguments.explain:
         return explained(arguments.explain, [one for one in whole if isinstance(one, Settings)])
-    print(f"{_counted(len(files), 'file')}, no problem")
+    print(f"{counted(len(files), 'file')}, no problem")
     return 0
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _findings(whole: list[Whole]) -> Iterator[Problem]:
     """What is found in files that have no problem by themselves."""
     for routing in (one for one in whole if isinstance(one, Routing)):
         yield from (*routing.undone, *targets.undone(routing, reads_secrets=True), *unreachable(routing))
-    rule_files = [one for one in whole if isinstance(one, RuleFile)]
-    labels = [label for one in whole if isinstance(one, Settings) for label in one.labels]
+    rule_files, labels = _ruled(whole)
     yield from findings(rule_files, ground(rule_files, labels))
 
 
+def _ruled(whole: list[Whole]) -> tuple[list[RuleFile], list[str]]:
+    """The rule files, and the labels of events that a configuration makes labels of metrics."""
+    rule_files = [one for one in whole if isinstance(one, RuleFile)]
+    return rule_files, [label for one in whole if isinstance(one, Settings) for label in one.labels]
+
+
+def _labels(whole: list[Whole]) -> set[str]:
+    """All labels that alerts are known to have: of metrics, of these rules, and what every alert may get."""
+    rule_files, labels = _ruled(whole)
+    metrics = ground(rule_files, labels).metrics.values()
+    rules = (rule for file in rule_files for group in file.groups for rule in group.rules)
+    return {*GIVEN, *labels}.union(
+        *(one.labels or () for one in metrics), *(dict(rule.written_labels) for rule in rules)
+    )
+
+
 def _remarks(whole: list[Whole], problems: list[Problem]) -> Iterator[str]:
-    """What is no problem, and good to know: what is without use, secrets that are not here, what nothing measures.
+    """What is no problem, and good to know: idle parts, misspelt labels, secrets not here, what nothing measures.
 
     What is without use in a file that has `problems` is not: they may be why.
     """
     routings = [one for one in whole if isinstance(one, Routing)]
     wrong = {problem.file for problem in problems}
-    idle = sorted(one for each in routings if each.path not in wrong for one in unused(each))
+    right, known = [one for one in routings if one.path not in wrong], _labels(whole)
+    idle = sorted(one for each in right for one in (*unused(each), *misspelt(each, known)))
     yield from (f"{problem} (no problem)" for problem in idle)
     lacking = sorted(one for each in routings for one in targets.lacking(each))
     yield from (f"{problem} (no problem here; `run` needs it)" for problem in lacking)

@@ -10,6 +10,7 @@ import ssl
 import sys
 import urllib.error
 import urllib.request
+from argparse import SUPPRESS
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -42,11 +43,14 @@ class _Answer(dict[str, Any]):
         raise TasktrailError(f"`{key}` is missing in the answer: {_STRANGER}")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that asks a daemon."""
-    parser.add_argument("--url", default=f"http://{DEFAULT_LISTEN}", metavar="URL", help="the daemon (%(default)s)")
-    parser.add_argument("--token-file", metavar="FILE", help="its bearer token, where it wants one")
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+def configure(parser: argparse.ArgumentParser, *actions: argparse.ArgumentParser) -> None:
+    """The options of every command that asks a daemon: before and behind its action, where it has some."""
+    address = f"http://{DEFAULT_LISTEN}"
+    parser.set_defaults(url=address, token_file=None, json=False)
+    for each in (parser, *actions):
+        each.add_argument("--url", default=SUPPRESS, metavar="URL", help=f"the daemon ({address})")
+        each.add_argument("--token-file", default=SUPPRESS, metavar="FILE", help="its bearer token, where it wants one")
+        each.add_argument("--json", action="store_true", default=SUPPRESS, help="one JSON object")
 
 
 def author() -> str:

@@ -78,8 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 f"--{name.replace('_', '-')}", default="", metavar=_FORMS.get(name, "TEXT"), help=_HELP[name]
             )
-    for action in (listing, one, ack, resolve, again, export):
-        client.configure(action)
+    client.configure(parser, listing, one, ack, resolve, again, export)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     path.add_argument("labels", nargs="*", metavar="LABEL=VALUE")
     path.add_argument("--wait", default="30s", metavar="TIME", help="for targets to take it (%(default)s)")
-    client.configure(path)
+    client.configure(parser, path)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from collector.model.secret import mask
-from collector.model.shown import shown
+from collector.model.shown import counted, shown
 
 MOST_LINES = 10_000
 """Lines that may wait for a reader; what has no room is left out, and counted."""
@@ -86,7 +86,7 @@ class UnheldHandler(logging.Handler):
                 self._write(self._lines.popleft())
                 if self._left_out and not self._lines:
                     left_out, self._left_out = self._left_out, 0
-                    self._write(f"{left_out} lines were left out here: nobody read this output")
+                    self._write(f"{counted(left_out, 'line')} left out here: nobody read this output")
             self._is_writing = False
 
     def _write(self, line: str) -> None:

@@ -19,6 +19,7 @@ from collector.cli.report import STYLES, clock
 from collector.daemon import Daemon
 from collector.model.alert import Notification
 from collector.model.labels import Labels
+from collector.model.shown import counted
 from collector.promql import Expr, compile_expr
 
 REDRAW = 0.25
@@ -85,7 +86,7 @@ class LiveView:
 
     def _picture(self, daemon: Daemon) -> Group:
         read = sum(axis.totals.read for axis in daemon.axes)
-        head = Text(f"tasktrail demo   {self._url}   {read:,} events   Ctrl-C ends", "bold")
+        head = Text(f"tasktrail demo   {self._url}   {counted(read, 'event')}   Ctrl-C ends", "bold")
         if not self._said:
             return Group(head, self._table(daemon), Text("no alert yet: the bad stretch begins after 4 s", "dim"))
         return Group(head, self._table(daemon), *map(_line, self._said), _block(self._said[-1]))

@@ -16,6 +16,7 @@ from collector.formats.capture import lines
 from collector.model.errors import SourceError, TasktrailError
 from collector.model.files import why
 from collector.model.record import Batch, Gap, Outcome, Receipt
+from collector.model.shown import counted
 from collector.wiring.plugs import SOURCES
 
 
@@ -60,9 +61,9 @@ async def _record(url: SourceUrl, file: BinaryIO, seconds: float | None) -> int:
         with suppress(asyncio.CancelledError):
             await recording
     except SourceError as error:
-        raise TasktrailError(f"after {writer.count} records: {error}") from error
+        raise TasktrailError(f"after {counted(writer.count, 'record')}: {error}") from error
     finally:
-        print(f"{writer.count} records", file=sys.stderr)
+        print(counted(writer.count, "record"), file=sys.stderr)
     return 0
 
 

@@ -25,7 +25,7 @@ from collector.formats.recognise import recognising
 from collector.model.alert import Alert
 from collector.model.errors import TasktrailError
 from collector.model.record import Batch, Gap, Outcome, Receipt
-from collector.model.shown import shown
+from collector.model.shown import counted, shown
 from collector.replaying import Replay
 from collector.routing.message import Wording
 from collector.sources.file import STDIN, FileOptions, FileSource
@@ -91,7 +91,7 @@ def main(arguments: argparse.Namespace) -> int:
         bar = progress.add_task("reading")
 
         def show(changed: list[Alert]) -> None:
-            progress.update(bar, description=f"{replay.axis.totals.read:,} events")
+            progress.update(bar, description=counted(replay.axis.totals.read, "event"))
             if not arguments.json and not arguments.diff:
                 report.alerts(changed, replay.pipeline.store.frontier)
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from collector.cli import story
 from collector.model.alert import Alert
-from collector.model.shown import shown
+from collector.model.shown import counted, shown
 
 STYLES = {"firing": "bold red", "resolved": "green", "pending": "yellow"}
 """Colours of the states of an alert."""
@@ -55,7 +55,7 @@ def replay(result: dict[str, Any]) -> None:
         out.print(_episodes(result["alerts"]))
     else:
         out.print("no alert fired")
-    out.print(f"{len(result['notifications'])} notifications")
+    out.print(counted(len(result["notifications"]), "notification"))
     for task_id, trail in result.get("trails", {}).items():
         out.print(Text("  ".join(map(shown, (task_id, trail["state"], trail["task"], trail["queue"])))))
     for name, tell in (("task", story.task), ("trace", story.trace)):

@@ -32,8 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--expired", action="store_true", help="also those that have ended")
     expire = actions.add_parser("expire", help="end some now", description="End silences now.")
     expire.add_argument("ids", nargs="+", metavar="ID")
-    for action in (add, show, expire):
-        client.configure(action)
+    client.configure(parser, add, show, expire)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collector.daemon import Daemon
 from collector.model.alert import Channel, Notification
+from collector.model.shown import counted
 from collector.promql import compile_expr
 
-# what is said, of which value
-_FLOWED: tuple[tuple[str, str], ...] = (
-    ("{:,.0f} tasks done", "sum(task_succeeded_total)"),
-    ("{:,.0f} retries", "sum(task_retried_total)"),
-    ("{:,.0f} dead letters", "sum(task_dead_lettered_total)"),
-    ("{:,.0f} of them open", "sum(dead_letters_open)"),
+# what is said of one, and of several; of which value
+_FLOWED: tuple[tuple[str, str, str], ...] = (
+    ("task done", "tasks done", "sum(task_succeeded_total)"),
+    ("retry", "retries", "sum(task_retried_total)"),
+    ("dead letter", "dead letters", "sum(task_dead_lettered_total)"),
+    ("of them open", "of them open", "sum(dead_letters_open)"),
 )
 _STEP = 1.0
 
@@ -43,9 +44,9 @@ class Listener:
 def line(daemon: Daemon, heard: Listener) -> str:
     """What a demo showed so far."""
     read = sum(axis.totals.read for axis in daemon.axes)
-    flowed = ", ".join(form.format(_value(daemon, text)) for form, text in _FLOWED)
-    alerts = f"{len(heard.fired)} alerts fired, {len(heard.resolved)} resolved"
-    return f"shown: {read:,} events, {flowed}; {alerts}. Yours: tasktrail run --source URL --notify URL"
+    flowed = ", ".join(counted(_value(daemon, text), one, several) for one, several, text in _FLOWED)
+    alerts = f"{counted(len(heard.fired), 'alert')} fired, {len(heard.resolved)} resolved"
+    return f"shown: {counted(read, 'event')}, {flowed}; {alerts}. Yours: tasktrail run --source URL --notify URL"
 
 
 def _value(daemon: Daemon, text: str) -> float:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collector.cli import client, report, story, waterfall
+from collector.model.contract import UNASSIGNED
 from collector.model.errors import TasktrailError
 from collector.model.files import why
 from collector.model.shown import shown
@@ -68,6 +69,11 @@ def _coverage(arguments: argparse.Namespace) -> int:
                 file.write(found["draft"])
         except OSError as error:
             raise TasktrailError(f"--draft {arguments.draft}: cannot be written: {why(error)}") from error
+        if UNASSIGNED in found["draft"]:
+            print(
+                f"{arguments.draft}: write an owner in place of each `{UNASSIGNED}`, else `check` and `run` refuse it",
+                file=sys.stderr,
+            )
     if arguments.json:
         _print_json(found)
     else:

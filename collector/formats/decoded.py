@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from collector.model.event import Event
+from collector.model.personal import masked
 from collector.model.record import Batch
-from collector.model.secret import mask
 
 Several = TypeVar("Several", bound=Collection[Any])
 
@@ -166,8 +166,8 @@ def not_json(error: Exception, misfit: str = "bad_field") -> MalformedError:
 
 
 def first_bytes(body: bytes) -> str:
-    """The first bytes of a body for people: what is not UTF-8 replaced, secrets masked."""
-    return mask(body[:FIRST_BYTES].decode("utf-8", "replace"))
+    """The first bytes of a body for people: what is not UTF-8 replaced, masked."""
+    return masked(body[:FIRST_BYTES].decode("utf-8", "replace"))
 
 
 def beginning(batch: Batch, index: int) -> str:

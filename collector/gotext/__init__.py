@@ -7,10 +7,11 @@ from collector.gotext.builtins import Function
 from collector.gotext.library import Library, library_of, undefined
 from collector.gotext.template import Template
 from collector.gotext.times import Moment, Span
-from collector.gotext.values import AnyMap, Markup, Pairs, Samples, Slice, Structure, TemplateError
+from collector.gotext.values import AnyMap, FieldError, Markup, Pairs, Samples, Slice, Structure, TemplateError
 
 __all__ = [
     "AnyMap",
+    "FieldError",
     "Function",
     "Library",
     "Markup",

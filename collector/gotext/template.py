@@ -35,6 +35,7 @@ from collector.gotext.tree import (
 from collector.gotext.values import (
     NO_VALUE,
     AnyMap,
+    FieldError,
     Markup,
     Native,
     Pairs,
@@ -143,8 +144,11 @@ class _Run:
         self.steps = 0
         self.depth = 0
 
-    def fail(self, at: int, message: str) -> NoReturn:
-        raise TemplateError(f"{place(self.source, at)}: {message}")
+    def fail(self, at: int, message: str, kind: type[TemplateError] = TemplateError) -> NoReturn:
+        raise kind(f"{place(self.source, at)}: {message}")
+
+    def no_field(self, at: int, name: str, owner: Any) -> NoReturn:
+        self.fail(at, f"can't evaluate field {name} in type {type_name(owner)}", FieldError)
 
     def step(self, at: int) -> None:
         self.steps += 1
@@ -305,7 +309,7 @@ class _Run:
             elif isinstance(value, dict):
                 value = value.get(name, None if isinstance(value, AnyMap) else "")
             elif value is not None:
-                self.fail(at, f"can't evaluate field {name} in type {type_name(value)}")
+                self.no_field(at, name, value)
         return value
 
     # calls
@@ -326,7 +330,7 @@ class _Run:
 
     def method_of(self, owner: Native | Pairs, name: str, at: int) -> Function:
         function = METHODS[type(owner)].get(name)
-        return function or self.fail(at, f"can't evaluate field {name} in type {type_name(owner)}")
+        return function or self.no_field(at, name, owner)
 
     def apply(  # noqa: PLR0913, PLR0917 - all of a call
         self,

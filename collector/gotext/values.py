@@ -17,6 +17,10 @@ class TemplateError(Exception):
     """A template that does not parse, or failed while it ran. The message names line and column in the template."""
 
 
+class FieldError(TemplateError):
+    """It asks for what this kind of data never has."""
+
+
 class AnyMap(dict[str, Any]):
     """A map[string]any."""
 

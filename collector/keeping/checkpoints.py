@@ -19,6 +19,7 @@ from collector.keeping import habits
 from collector.model.clock import Clock
 from collector.model.part import Part
 from collector.model.record import Gap
+from collector.model.shown import counted
 from collector.series import saving as series_saving
 from collector.shell.axis import SavedAxis
 from collector.shell.gate import Gate
@@ -177,7 +178,7 @@ class Checkpoints:
             self._telemetry.state_damaged(f"what is being read cannot be noted: {error}")
             return None
         if (span := suspects.died_in) is not None:
-            where = f"{span.count} records of {span.source}, {span.place} from {span.first}"
+            where = f"{counted(span.count, 'record')} of {span.source}, {span.place} from {span.first}"
             self._telemetry.said("state: the process before this one died while it read %s", where)
         return suspects
 

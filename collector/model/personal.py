@@ -1,16 +1,21 @@
-"""Personal data in texts from outside: what looks like it is replaced by stars before a message goes out."""
+"""Texts from outside as people may see them: what looks like a secret or personal is replaced by stars."""
 
 from __future__ import annotations
 
 import re
 
-from collector.model.secret import STARS
+from collector.model.secret import STARS, mask
 
 _MAIL = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b")
 _PHONE = re.compile(r"(?<![\w+])\+\d[\d ().-]{6,16}\d\b")
 _SOCIAL = re.compile(r"\b\d{3}-\d{2}-\d{4}\b")
 _CARD = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")
+
+
+def masked(text: str) -> str:
+    """The text without secrets and without what tells who somebody is."""
+    return mask_personal(mask(text))
 
 
 def mask_personal(text: str) -> str:

@@ -43,6 +43,8 @@ class Told(msgspec.Struct, frozen=True):
     at: float
     held: frozenset[str] = frozenset()
     """Told as firing before, and left out of this one as they were muted: of their end the target is still to hear."""
+    is_taken: bool = True
+    """False: the target refused it for good; it is not said again, but nobody has heard it."""
 
 
 class SavedLog(msgspec.Struct, frozen=True):

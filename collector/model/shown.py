@@ -13,6 +13,11 @@ def shown(text: str) -> str:
     return _UNSEEN.sub(_escaped, text)
 
 
+def counted(count: float, one: str, several: str = "") -> str:
+    """How many there are of something, as people say it: `1 alert`, `2 alerts`, `2 retries`."""
+    return f"{count:,.0f} {one if count == 1 else several or f'{one}s'}"
+
+
 def _escaped(found: re.Match[str]) -> str:
     number = ord(found.group())
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -17,6 +17,7 @@ from collector.model.labels import Labels, fingerprint, labels_of
 from collector.model.shown import shown
 from collector.routing import links as signed
 from collector.routing.acks import Acks
+from collector.routing.draft import group_key
 from collector.routing.external import External, Posted
 from collector.routing.flapping import Flapping
 from collector.routing.group import Group, Target
@@ -152,12 +153,25 @@ class Desk:
         inhibited = self.grouping.why_inhibited(alert.labels)
         return Standing(
             receivers=tuple(dict.fromkeys(route.receiver for route in routes)),
+            untold=self._untold(alert, routes),
             silenced_by=tuple(one.id for one in self.silences.of(alert.fingerprint, alert.labels, now)),
             inhibited_by=(inhibited.fingerprint,) if inhibited else (),
             muted_by=tuple(dict.fromkeys(reasons)) if reasons and all(reasons) else (),
             ack=self.acks.of(alert.fingerprint, now),
             is_flapping=self.flapping.of(alert.fingerprint, now) is not None,
         )
+
+    def _untold(self, alert: Alert, routes: Iterable[Route]) -> dict[str, tuple[str, ...]]:
+        """By receiver the targets that have not taken it; a receiver that has no target has none."""
+        untold: dict[str, tuple[str, ...]] = {}
+        for route in routes:
+            group = self.grouping.find(route.receiver, group_key(route, route.group_labels(alert.labels)))
+            took = {target for _, target, _ in group.heard(alert.fingerprint)} if group else set()
+            targets = [target.name for target in self.receivers.get(route.receiver, ())]
+            missing = [name for name in targets if name not in took]
+            if missing or not targets:
+                untold[route.receiver] = tuple(dict.fromkeys((*untold.get(route.receiver, ()), *missing)))
+        return untold
 
     # What people do
 

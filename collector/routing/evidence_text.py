@@ -14,7 +14,7 @@ from collector.model.alert import Alert, Evidence, Offender, Share
 from collector.model.graphemes import cut
 from collector.model.labels import Labels
 from collector.model.secret import mask
-from collector.model.shown import shown
+from collector.model.shown import counted, shown
 
 _MOST_PARTS = 5
 _SHORT = 120
@@ -96,7 +96,7 @@ def sparkline(values: Sequence[float], low: float = 0.0) -> str:
 
 def _offender(offender: Offender, shared: Labels, external_url: str) -> list[str]:
     """The lines of one task; its name and queue only where the head has not named them."""
-    tries = f"{offender.attempts} attempt{'s' * (offender.attempts != 1)}" if offender.attempts else ""
+    tries = counted(offender.attempts, "attempt") if offender.attempts else ""
     what = (offender.state, offender.error, tries)
     known = dict(shared)
     where = (

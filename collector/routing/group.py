@@ -5,7 +5,7 @@ What is news to a target is decided here; when a group is asked is decided by `g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -57,6 +57,7 @@ class Log:
             old.resolved | (last.resolved & {token}),
             max(old.at, last.at),
             old.held | (last.held & {token}),
+            old.is_taken and last.is_taken,
         )
 
 
@@ -110,9 +111,7 @@ class Group:
     def heard(self, token: str) -> list[tuple[str, str, float]]:
         """Receiver, target and time of each that was told, and confirmed, that an alert fires."""
         return [
-            (self.route.receiver, target, log.told.at)
-            for target, log in self.logs.items()
-            if log.told is not None and token in log.told.firing | log.told.held
+            (self.route.receiver, target, told.at) for target, told in self._taken() if token in told.firing | told.held
         ]
 
     def is_told(self, token: str) -> bool:
@@ -123,8 +122,17 @@ class Group:
     def held(self) -> list[tuple[str, Alert]]:
         """Target and alert of each that fires, where the target has confirmed that it was told so."""
         firing = {token: alert for token, alert in self.alerts.items() if alert.state == "firing"}
-        logs = [(target, log.told) for target, log in self.logs.items() if log.told is not None]
-        return [(target, firing[token]) for target, told in logs for token in firing.keys() & (told.firing | told.held)]
+        return [
+            (target, firing[token])
+            for target, told in self._taken()
+            for token in firing.keys() & (told.firing | told.held)
+        ]
+
+    def _taken(self) -> Iterator[tuple[str, Told]]:
+        """What each target has confirmed last, where it has not refused."""
+        for target, log in self.logs.items():
+            if log.told is not None and log.told.is_taken:
+                yield target, log.told
 
     def knows(self, token: str, since: float) -> bool:
         """Whether every target that was told of the group heard since then that this alert fires."""

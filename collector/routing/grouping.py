@@ -177,7 +177,7 @@ class Grouping:
         if not group or not log or log.key != notification.key:  # the group has spoken again since
             return
         if refused:
-            log.told = log.handed
+            log.told = log.handed and msgspec.structs.replace(log.handed, is_taken=False)
         log.handed = None
         log.not_before = now + AGAIN_SECONDS
         self._touch(group)

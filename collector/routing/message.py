@@ -14,6 +14,7 @@ import msgspec
 from collector.model.alert import Alert
 from collector.model.labels import Labels
 from collector.model.severity import urgency
+from collector.model.shown import counted
 from collector.routing.evidence_text import evidence_lines, line_of
 
 LEAST = 4
@@ -88,9 +89,7 @@ def compose_away(alerts: Sequence[Alert], more: int, wording: Wording) -> tuple[
     if unsaid:
         lines.append(_more(unsaid, wording))
     count = len(alerts) + more
-    return f"[RESOLVED] while the monitor was away: {count:,} alert{'s' * (count != 1)} fired and ended", _bounded(
-        lines
-    )
+    return f"[RESOLVED] while the monitor was away: {counted(count, 'alert')} fired and ended", _bounded(lines)
 
 
 def iso(at: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -15,6 +16,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Of one alert at one instant."""
 
     receivers: tuple[str, ...] = ()
+    untold: Mapping[str, tuple[str, ...]] = {}
+    """Of these receivers the targets that have not taken it; of one that has no target, none."""
     silenced_by: tuple[str, ...] = ()
     """Ids of silences."""
     inhibited_by: tuple[str, ...] = ()

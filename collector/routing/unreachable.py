@@ -1,4 +1,4 @@
-"""What a routing has that never comes into play: routes that no alert reaches, receivers and intervals nobody uses.
+"""What of a routing never comes into play: unreachable routes, unused receivers and intervals, misspelt labels.
 
 Only what can be proven is said. A route is unreachable where every alert that fulfils its matchers, and those above
 it, is taken by a sibling before it that does not continue; or where its matchers exclude one another.
@@ -7,7 +7,8 @@ it, is taken by a sibling before it that does not continue; or where its matcher
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
 
 from collector.model.errors import Problem
 from collector.model.labels import Matcher
@@ -17,6 +18,8 @@ from collector.routing.routefile import Routing
 
 _LITERALS = re.compile(r"[\w ,:/@#%&;<>~=-]*(?:\|[\w ,:/@#%&;<>~=-]*)*")
 """An alternation of plain texts."""
+_NEAR = 0.85
+"""How alike two names are where one is likely the other, misspelt."""
 
 
 def unreachable(routing: Routing) -> list[Problem]:
@@ -38,6 +41,20 @@ def unused(routing: Routing) -> list[Problem]:
         place.problem(f"no route names the time interval `{name}`")
         for name, place in routing.interval_places.items()
         if name not in named
+    ]
+
+
+def misspelt(routing: Routing, known: Collection[str]) -> list[Problem]:
+    """Labels in `group_by` that are nearly, and not quite, of those that alerts are known to have.
+
+    Whatever else stands there may come with alerts from outside.
+    """
+    return [
+        route.place.at("group_by", index).problem(f"no rule or metric has a label `{name}`: did you mean `{near[0]}`?")
+        for route in walk(routing.route)
+        if route.place is not None and route.place.has("group_by")
+        for index, name in enumerate(route.group_by or ())
+        if name not in known and (near := get_close_matches(name, known, 1, _NEAR))
     ]
 
 

@@ -17,6 +17,7 @@ from collector.alerting.lifecycle import AlertRule
 from collector.alerting.rule import Rule
 from collector.model.contract import UNASSIGNED, Contract, Contracts
 from collector.model.labels import Matcher
+from collector.model.shown import counted
 from collector.trail.listing import Seen
 
 ROUND = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
@@ -123,7 +124,7 @@ class _Watching:
 
 def _entry(one: Seen) -> list[str]:
     lines = [
-        f"  # seen: {one.trails} tasks in {', '.join(map(json.dumps, sorted(one.queues)))}",
+        f"  # seen: {counted(one.trails, 'task')} in {', '.join(map(json.dumps, sorted(one.queues)))}",
         f"  - match: {json.dumps(glob.escape(one.task))}",
         "    semantics: must_complete  # or best_effort, for what may be dropped",
         f"    owner: {UNASSIGNED}  # who repairs it?",

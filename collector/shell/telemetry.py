@@ -17,6 +17,7 @@ from collector.model.errors import ChannelError
 from collector.model.labels import Labels, labels_of
 from collector.model.record import Gap, Outcome
 from collector.model.secret import mask
+from collector.model.shown import counted
 
 log = logging.getLogger("tasktrail")
 
@@ -148,7 +149,7 @@ class Telemetry:
 
     def source_seen(self, source: str, events: int) -> None:
         """The first line about what a source delivers."""
-        log.info("source %s: %s", source, f"{events} events seen" if events else "no event yet")
+        log.info("source %s: %s", source, f"{counted(events, 'event')} seen" if events else "no event yet")
 
     def lagging(self, source: str, seconds: float) -> None:
         """How far behind its head a source is being read."""
@@ -300,9 +301,10 @@ class Telemetry:
     def restored(self, alerts: int, groups: int, unsent: int, unread: int) -> None:
         """What a former process had left."""
         if alerts or groups or unsent:
-            log.info("state: restored %d alerts and %d groups; %d notifications are to be sent", alerts, groups, unsent)
+            found = f"{counted(alerts, 'alert')} and {counted(groups, 'group')}"
+            log.info("state: restored %s; to be sent: %s", found, counted(unsent, "notification"))
         if unread:
-            log.error("state: %d rows could not be read and are left out", unread)
+            log.error("state: %s left out, as unreadable", counted(unread, "row"))
 
     def state(self, is_durable: bool, waiting: int, lost: int, error: str) -> None:  # noqa: FBT001 it is what is told
         """How the writing of state goes."""

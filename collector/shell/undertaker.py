@@ -20,8 +20,8 @@ from collector.model.death import SUCCEEDED_LATER, Death, Ending
 from collector.model.event import Event
 from collector.model.keeping import Keeping, Kept
 from collector.model.labels import labels_of
+from collector.model.personal import masked
 from collector.model.record import Batch
-from collector.model.secret import mask
 from collector.model.stale import STALE
 from collector.series.store import Store
 from collector.shell import dead_places
@@ -209,8 +209,8 @@ def _death_of(one: DeadLetter) -> Death:
 
 def _with_error(found: Found, event: Event, known: DeadLetter) -> Found:
     """With what the event says of the error, where it is not known yet."""
-    error = "" if known.error else mask(found.error or event.error or "")
-    message = "" if known.message else mask(event.error_message or "")[:LONGEST_MESSAGE]
+    error = "" if known.error else masked(found.error or event.error or "")
+    message = "" if known.message else masked(event.error_message or "")[:LONGEST_MESSAGE]
     return found if (error, message) == ("", "") else msgspec.structs.replace(found, error=error, message=message)
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
+from collector.model.shown import counted
 from collector.sources.amqp_wire import ANSWER_SECONDS, AmqpAddress, about, channel, spoken
 
 _POLL = 5.0  # seconds: as often as the management API itself counts
@@ -68,7 +69,7 @@ class Depth:
             said = await self._channel.queue_declare(self._queue, passive=True, timeout=ANSWER_SECONDS)
         if self._looks % int(_TOLD) == 0:
             waiting, consumers = int(said.message_count), int(said.consumer_count)
-            self.says = f"queue {self._queue}: {waiting} waiting, {consumers} consumers"
+            self.says = f"queue {self._queue}: {waiting} waiting, {counted(consumers, 'consumer')}"
         self._looks += 1
 
 

@@ -14,6 +14,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from collector.model.clock import Clock
 from collector.model.errors import SourceError
 from collector.model.record import Batch, Gap, Intake, Receipt
+from collector.model.shown import counted
 from collector.sources import kafka_records
 from collector.sources.kafka_client import KafkaOptions, within
 
@@ -135,7 +136,7 @@ class Tail:
     def _tell(self, places: Collection[TopicPartition]) -> None:
         topics = sorted({place.topic for place in places})
         missing = sorted(set(self._options.topics).difference(topics))
-        said = [f"reads {len(places)} partitions of {', '.join(topics)}"] if topics else []
+        said = [f"reads {counted(len(places), 'partition')} of {', '.join(topics)}"] if topics else []
         said += [f"waits for topic {topic}, which does not exist" for topic in missing]
         if self._pattern is not None and not topics:
             said.append(f"waits for a topic that matches {self._options.pattern}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from collector.model.death import SENT_AGAIN, SUCCEEDED_LATER, Death, Ending
 from collector.model.event import Event
+from collector.model.personal import mask_personal
 from collector.trail.lifecycle import DEAD_LETTERED, IS_FAILURE, SENT, SUCCEEDED
 from collector.trail.saving import Parts
 from collector.trail.settle import Died
@@ -127,7 +128,7 @@ class Deaths:
             is_again=is_again,
             attempts=life.attempts,
             error=of.errors.name(fact.error or named),
-            message=trail.message,
+            message=mask_personal(trail.message),
             worker=fact.worker or worker,
             trace_id=trail.trace_id or "",
             sent_at=None if sent is None else sent.when,

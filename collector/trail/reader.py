@@ -8,7 +8,6 @@ from itertools import islice
 
 from collector.model.alert import Evidence, Offender, Share
 from collector.model.personal import mask_personal
-from collector.model.secret import mask
 from collector.trail.evidence import SLOT_SECONDS, Note, Notes
 from collector.trail.keep import Home, Keep
 from collector.trail.rows import Errors, Rows
@@ -99,7 +98,7 @@ class Reader:
         seen = [self._offender(note) for note in notes[: _LOOKED_AT if is_close else _OFFENDERS]]
         return Evidence(
             offenders=tuple(seen[:_OFFENDERS]),
-            top_errors=tuple((self._error(error), count) for error, count in top),
+            top_errors=tuple((self._errors.name(error), count) for error, count in top),
             workers=_split(one.worker for one in seen),
             queues=_split(one.queue for one in seen),
             callers=_split(one.caller for one in seen),
@@ -127,7 +126,7 @@ class Reader:
         notes = self._notes.recent(rows, facts, begin)
         late = [note for note in notes if note[0] > since]
         early = [note for note in notes if note[0] <= since]
-        named = {error: self._error(error) for error in errors}
+        named = {error: self._errors.name(error) for error in errors}
         return (
             *_grown(
                 Counter({named[error]: count for error, count in errors.items()}),
@@ -148,19 +147,15 @@ class Reader:
     def _view(self, home: Home, trail: Trail) -> Timeline:
         found = view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
         if self._keep.arguments is not None:
-            found.arguments = self._keep.arguments.of(home.index, trail.task_id)
+            found.arguments = mask_personal(self._keep.arguments.of(home.index, trail.task_id))
         return found
-
-    def _error(self, error: int) -> str:
-        """An error class as it goes out in evidence."""
-        return mask_personal(self._errors.name(error))
 
     def _offender(self, note: Note) -> Offender:
         at, index, task_id, error = note
         home = self._keep.homes[index]
         trail = self._keep.look(home, task_id)
         if trail is None:
-            return Offender(task_id=task_id, error=self._error(error), at=at)
+            return Offender(task_id=task_id, error=self._errors.name(error), at=at)
         seen = self._view(home, trail)
         workers = [attempt.worker for attempt in seen.attempts if attempt.worker]
         return Offender(
@@ -168,14 +163,14 @@ class Reader:
             task=seen.task,
             queue=seen.queue,
             state=seen.state,
-            error=self._error(error) or mask_personal(seen.error),
-            error_message=mask_personal(mask(seen.error_message)),
+            error=self._errors.name(error) or seen.error,
+            error_message=seen.error_message,
             attempts=max((attempt.attempt for attempt in seen.attempts), default=0),
             worker=workers[-1] if workers else "",
             caller=seen.caller,
             trace_id=seen.trace_id,
             at=at,
-            arguments=mask_personal(seen.arguments) if seen.arguments else "",
+            arguments=seen.arguments,
         )
 
     def _oldest_in_flight(self, rows: set[int]) -> list[Note]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from collector.model.secret import mask
+from collector.model.personal import masked
 
 OVERFLOW = "_other"
 """The name under which everything beyond a cap is counted."""
@@ -107,8 +107,8 @@ class Errors:
         if not name:
             return 0
         found = self._ids.get(name)
-        if found is None:  # a sender may write more than a class; what is shown everywhere holds no secret
-            name = mask(name)
+        if found is None:  # a sender may write more than a class; what is shown everywhere holds nothing private
+            name = masked(name)
             found = self._ids.get(name)
         if found is None:
             if len(self._names) >= self.cap and not is_ours:

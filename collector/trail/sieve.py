@@ -16,8 +16,6 @@ from zlib import crc32
 import msgspec
 
 from collector.model.contract import Contracts
-from collector.model.personal import mask_personal
-from collector.model.secret import mask
 from collector.trail.findings.usual import PERIOD, Usual
 from collector.trail.keep import Keep
 from collector.trail.lifecycle import FAILED, RETRIED, STARTED, SUCCEEDED
@@ -261,7 +259,6 @@ class Sieve:
             self._bytes -= len(one.data)
             trail, home = self._decode(one.data), self._keep.homes[one.home]
             timeline = view(trail, self._rows, self._errors, self._grace, home.links.under(trail.task_id))
-            timeline.error_message = mask_personal(mask(timeline.error_message))
             yield Worth(home.name, one.trace, one.reason, Remains(listed(timeline, trail), timeline))
 
     def forget(self, at: float) -> None:

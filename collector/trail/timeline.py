@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from collector.model.event import TASK_KINDS
+from collector.model.personal import mask_personal
 from collector.trail.durations import runs
 from collector.trail.findings.lost import after
 from collector.trail.lifecycle import LOST, UNKNOWN
@@ -97,7 +98,7 @@ def view(trail: Trail, rows: Rows, errors: Errors, grace: float, children: list[
         root_id=trail.root_id,
         caller=trail.caller,
         error=errors.name(failures[-1]) if failures else "",
-        error_message=trail.message,
+        error_message=mask_personal(trail.message),
         lives=len(lives),
         truncated=trail.gone is not None,
         counts={fact: count for fact, count in zip(FACTS[:_COUNTED_FACTS], counts, strict=False) if count}

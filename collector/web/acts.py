@@ -12,6 +12,7 @@ from aiohttp import web
 
 from collector.model.alert import Alert
 from collector.model.labels import Labels, Matcher
+from collector.model.shown import counted
 from collector.routing.group import Group
 from collector.routing.keeping import Silence
 from collector.routing.links import Action, Link
@@ -53,7 +54,7 @@ async def show(request: web.Request) -> web.Response:
     verb = _VERBS[link.action]
     what = "" if link.action == "ack" else f"<p>Quiet will be <code>{html.escape(written(_matchers(group)))}</code></p>"
     form = f"<form method=post>{what}{fields}<button>{verb}</button></form>"
-    return _page(f"{verb} {len(alerts)} alert{'s' * (len(alerts) != 1)}", _list(alerts) + form, 200)
+    return _page(f"{verb} {counted(len(alerts), 'alert')}", _list(alerts) + form, 200)
 
 
 async def act(request: web.Request) -> web.Response:

@@ -112,7 +112,8 @@ async def groups(request: web.Request) -> web.StreamResponse:
             if wanted.has(alert, standing) and (is_muted_wanted or not standing.muted_by):
                 _, updated_at = desk.grouping.firing.get(alert.fingerprint, (alert, now))
                 names = tuple(sorted(name for name in standing.receivers if wanted.receivers([name])))
-                here = msgspec.structs.replace(standing, receivers=names)
+                untold = {name: standing.untold[name] for name in names if name in standing.untold}
+                here = msgspec.structs.replace(standing, receivers=names, untold=untold)
                 members.append(listed(desk, alert, updated_at, here, now))
         if members:
             members.sort(key=lambda one: one["fingerprint"])
@@ -198,7 +199,7 @@ def _checked(one: _Posted) -> Posted:
 
 
 def listed(desk: Desk, alert: Alert, updated_at: float, standing: Standing, now: float) -> dict[str, Any]:
-    """One alert as Alertmanager lists it, with our `ack` and `flapping` besides, where there is something to say."""
+    """One alert as Alertmanager lists it, with our own fields besides, where there is something to say."""
     ends_at = desk.external.ends_at(alert.fingerprint) or now + RESEND
     body: dict[str, Any] = {
         "annotations": dict(alert.annotations),
@@ -219,6 +220,8 @@ def listed(desk: Desk, alert: Alert, updated_at: float, standing: Standing, now:
     if standing.ack:
         ack = standing.ack
         body["ack"] = {"author": ack.author, "reason": ack.reason, "expiresAt": v2.written(ack.expires_at)}
+    if standing.untold:
+        body["untold"] = standing.untold
     if standing.is_flapping:
         body["flapping"] = True
     if alert.blind:

@@ -7,7 +7,7 @@ so: a message that is not worded as wished is better than none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from collector.alerting.functions import FUNCTIONS, Scene
 from collector.channels import ChannelConfig, thread
 from collector.channels.texts import uncalled
 from collector.gotext import (
+    FieldError,
     Library,
     Moment,
     Pairs,
@@ -54,17 +55,11 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
 
     def said(self, notification: Notification) -> Notification:
         """The notification in these words."""
-        scene = Scene(at=notification.at, external_url=notification.external_url)
-        data = _data(notification)
         words: dict[str, Any] = {}
         problems: list[str] = []
-        for option, tree in self.templates.items():
-            escape = _escaped if option in self.pages else None
-            expand = partial(Template.execute, data=data, variables={}, context=scene, escape=escape)
-            try:
-                grown = _grown(tree, expand)
-            except TemplateError as error:
-                problems.append(f"(the template of `{option}` failed: {error})")
+        for option, grown in self._expanded(notification):
+            if isinstance(grown, TemplateError):
+                problems.append(f"(the template of `{option}` failed: {grown})")
             else:
                 words[option] = _typed(grown) if option in self.typed else grown
         if problems and self.is_whole:
@@ -73,7 +68,42 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
         text = "\n".join(part for part in (text, *problems) if part)
         return msgspec.structs.replace(notification, title=title, text=text, words=words or None)
 
+    def misread(self) -> list[str]:
+        """The options that ask for fields which no message has, each with the first; as far as one message shows."""
+        expanded = self._expanded(_ORDINARY)
+        return [f"`{option}`, at {grown}" for option, grown in expanded if isinstance(grown, FieldError)]
 
+    def _expanded(self, notification: Notification) -> Iterator[tuple[str, Any]]:
+        """Each option with its tree of texts, or with the TemplateError that they ended in."""
+        scene = Scene(at=notification.at, external_url=notification.external_url)
+        data = _data(notification)
+        for option, tree in self.templates.items():
+            escape = _escaped if option in self.pages else None
+            expand = partial(Template.execute, data=data, variables={}, context=scene, escape=escape)
+            try:
+                grown = _grown(tree, expand)
+            except TemplateError as error:
+                grown = error
+            yield option, grown
+
+
+_LABELS = (("alertname", "Ordinary"), ("severity", "page"), ("task", "a"))
+_FIRING = Alert(
+    labels=_LABELS, annotations=(("summary", "s"),), fingerprint="0" * 16, state="firing", value=1.0, active_at=0.0
+)
+_ORDINARY = Notification(
+    key="",
+    at=1.0,
+    receiver="default",
+    status="firing",
+    group_labels=_LABELS,
+    common_labels=_LABELS,
+    common_annotations=_FIRING.annotations,
+    alerts=(_FIRING, msgspec.structs.replace(_FIRING, state="resolved", resolved_at=1.0)),
+    title="t",
+    text="t",
+)
+"""A message in which something fires and something has ended: most of a template is run for it."""
 MOST_ON_THE_LOOP = 50
 """Alerts of a notification; more would hold up everybody else."""
 DEFAULT: Library = library_of(DEFAULTS, FUNCTIONS, {})

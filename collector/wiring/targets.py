@@ -154,10 +154,15 @@ def undone(routing: Routing, *, reads_secrets: bool = False) -> list[Problem]:
             continue
         found += _unused(spec, kind)
         try:
-            _words(spec, kind, library or ownwords.DEFAULT)
+            words, _ = _words(spec, kind, library or ownwords.DEFAULT)
         except ChannelError as error:
             if library is not None:
                 found.append(_problem(spec, error))
+        else:
+            misread = words.misread() if words else []
+            found += [
+                spec.place.problem(f"a template of this target asks for what no message has: {one}") for one in misread
+            ]
     return found
 
 

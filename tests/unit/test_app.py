@@ -84,7 +84,7 @@ async def test_what_was_seen_is_said_once(settings, caplog) -> None:
                 made.clock.at = T0 + seconds
                 made.daemon.woken()
                 await until(lambda: made.daemon._sampled_at == made.clock.at)
-    assert caplog.text.count("source one: 1 events seen") == 1
+    assert caplog.text.count("source one: 1 event seen") == 1
     assert caplog.text.count("source http: no event yet") == 1
 
 
@@ -197,7 +197,7 @@ async def test_draining_has_a_deadline(settings, monkeypatch, caplog) -> None:
         feeds = (Feed(name="one", build=lambda: Once(FAILED)),)
         async with running(settings, feeds=feeds, channels=(channel,)):
             await channel.asked.wait()
-    assert "1 notifications were not sent" in caplog.text
+    assert "1 notification not sent" in caplog.text
 
 
 async def test_the_whole_stop_has_a_deadline(settings, monkeypatch) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from collector.cli.main import main
+from collector.cli.main import main, parser
 
 
 @pytest.mark.parametrize(
@@ -94,6 +94,16 @@ def test_what_is_taken_back_and_not_kept_is_said(capsys, command: tuple[str, ...
     """It is done, and a restart forgets it."""
     assert _asked(command, "", "Tasktrail-Unkept: a restart forgets it\r\n") == 0
     assert capsys.readouterr() == ("", "but a restart forgets it\n")
+
+
+@pytest.mark.parametrize("action", [("silence", "list"), ("dead-letters", "list"), ("drill", "alert-path")])
+@pytest.mark.parametrize("where", [1, 2])
+def test_how_to_ask_stands_before_or_behind_an_action(action: tuple[str, ...], where: int) -> None:
+    """The daemon's address, its token and the form of the answer; an action leaves alone what stands before it."""
+    asked = parser().parse_args([*action[:where], "--url=u", "--token-file=t", "--json", *action[where:]])
+    assert (asked.url, asked.token_file, asked.json) == ("u", "t", True)
+    unsaid = parser().parse_args(action)
+    assert (unsaid.url, unsaid.token_file, unsaid.json) == ("http://127.0.0.1:9810", None, False)
 
 
 def _asked(command: tuple[str, ...], json: str, headers: str = "") -> int:

@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from collector.cli import main as cli
+from collector.model.shown import counted
 from tests.truth.generator import generate
 from tests.unit.parts import FAILING, T0, event
 
@@ -226,7 +227,7 @@ def test_replay_tells_the_story_of_a_task(call, rules, tmp_path) -> None:
     ]
     path.write_bytes(b"\n".join(lines))
     told = TOLD.format(trace="ab" * 16)
-    assert call("replay", path, "--rules", rules, "--task", "bad")[1].endswith(f"notifications\n\n{told}")
+    assert call("replay", path, "--rules", rules, "--task", "bad")[1].endswith(f"1 notification\n\n{told}")
     code, out, err = call("replay", path, "--rules", rules, "--trace", "ab" * 16)
     assert (code, err) == (0, "")
     assert f"trace {'ab' * 16}: 2 tasks\n\n{told}\ntask child: a in queue q, sent\n" in out
@@ -251,6 +252,15 @@ def test_replay_cuts_nothing_that_is_piped(call, rules, tmp_path, monkeypatch) -
     out = call("replay", path, "--rules", rules)[1]
     assert out.count(name) == 3
     assert "…" not in out
+
+
+def test_one_is_not_several(call, rules, tmp_path) -> None:
+    """What there is one of is not said in the plural."""
+    path = tmp_path / "one.ndjson"
+    path.write_bytes(FAILED + b"\n")
+    _, out, _ = call("replay", str(path), "--rules", rules)
+    assert "\n1 notification\n" in out
+    assert [counted(count, "retry", "retries") for count in (0, 1, 1200)] == ["0 retries", "1 retry", "1,200 retries"]
 
 
 def test_replay_without_an_alert(call, rules, tmp_path) -> None:

@@ -120,6 +120,10 @@ def test_check(call, routes) -> None:
     routes.write_text(ROUTES.replace("receivers: [", "receivers: [{name: lonely}, "))
     code, out, _ = call("check", routes)
     assert (code, f"{routes}:8:13: no route names the receiver `lonely`" in out) == (0, True)
+    for label, count in (("queu", 1), ("queue", 0), ("severity", 0), ("customer", 0)):
+        routes.write_text(ROUTES.replace("group_by: [alertname]", f"group_by: [{label}]"))
+        code, out, _ = call("check", routes)
+        assert (code, out.count(f"a label `{label}`: did you mean")) == (0, count)
     routes.write_text(
         ROUTES.replace("continue: true", "continue: false").replace("pay.*", "x").replace("owner", "severity")
     )

@@ -146,7 +146,7 @@ async def test_what_was_not_sent_is_sent_by_the_next(life, caplog) -> None:
             await until(lambda: channel.tries)
             (waiting,) = made.daemon.delivery._lanes["kept"]._queue.items
             key, text = waiting.notification.key, waiting.notification.text
-    assert "1 notifications were not sent, and are kept for the next start" in caplog.text
+    assert "1 notification not sent, and kept for the next start" in caplog.text
     life.clock.at = T0 + 130
     async with life.start(again) as made:
         await life.at(made, 131)

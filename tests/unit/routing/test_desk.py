@@ -89,6 +89,24 @@ def test_outside_alerts_fire_exactly_as_long_as_was_said(words) -> None:
         assert firing == {each for each, until in ends.items() if until > now}
 
 
+def test_who_has_not_taken_an_alert_is_known(alert) -> None:
+    """Each target until it has taken it; one that refused it has not; a receiver without targets tells nobody."""
+    made, one = Desk(receivers={"default": [Target("a"), Target("b")]}), alert()
+    made.grouping.insert([one], 0)
+    assert made.standing(one, 0).untold == {"default": ("a", "b")}
+    to_a, to_b = made.grouping.due(0)
+    assert made.standing(one, 0).untold == {"default": ("a", "b")}
+    made.grouping.confirm(to_a, 1)
+    made.grouping.release(to_b, 1, refused=True)
+    assert made.standing(one, 1).untold == {"default": ("b",)}
+    assert made.grouping.heard(one.fingerprint) == [("default", "a", 1)]
+    assert Desk(receivers={"default": []}).standing(one, 1).untold == {"default": ()}
+    said = desk()
+    said.grouping.insert([one], 0)
+    say(said, 0)
+    assert said.standing(one, 0).untold == {}
+
+
 def test_one_outage_is_one_page(alert) -> None:
     """While a source is not seen, what carries its name is not told; other sources and what names none are."""
     made = desk()

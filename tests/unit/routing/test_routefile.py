@@ -6,7 +6,7 @@ import pytest
 
 from collector.routing import kinds
 from collector.routing.routefile import load
-from collector.routing.unreachable import unreachable, unused
+from collector.routing.unreachable import misspelt, unreachable, unused
 
 TREE = """
 route:
@@ -156,6 +156,20 @@ def test_unused() -> None:
     assert [str(one) for one in unused(load("routes.yaml", text))] == [
         "routes.yaml:21:3: no route names the receiver `lonely`",
         "routes.yaml:23:3: no route names the time interval `day`",
+    ]
+
+
+def test_misspelt_labels_are_named_once() -> None:
+    """One that is nearly a known label is named where it is written; any other may come with alerts from outside."""
+    text = """route:
+  receiver: a
+  group_by: [alertname, tsk, customer]
+  routes: [{matchers: [x=y]}, {matchers: [y=z], group_by: [task, queu]}]
+receivers: [{name: a}]
+"""
+    assert [str(one) for one in misspelt(load("routes.yaml", text), {"alertname", "task", "queue", "cluster"})] == [
+        "routes.yaml:3:25: no rule or metric has a label `tsk`: did you mean `task`?",
+        "routes.yaml:4:66: no rule or metric has a label `queu`: did you mean `queue`?",
     ]
 
 

@@ -47,6 +47,7 @@ def test_every_metric_has_a_help_text() -> None:
 
 def test_a_hole_of_a_whole_source_is_in_no_place(caplog: pytest.LogCaptureFixture) -> None:
     """The line about a gap names the place where there is one, and leaves no empty word where there is none."""
+    caplog.set_level("WARNING", "tasktrail")
     for place in ("", "orders/3"):
         Telemetry().gap(Gap(source="s", place=place, start=T0, end=T0, estimate=None, reason="crash"))
     assert [message.partition(",")[0] for message in caplog.messages] == ["source s: gap", "source s: gap in orders/3"]
@@ -85,6 +86,7 @@ def test_what_is_left_of_a_damaged_state_is_said(
     caplog: pytest.LogCaptureFixture, left: dict[str, int], words: str
 ) -> None:
     """How many rows of what were taken over, and that there were none where nothing could be read."""
+    caplog.set_level("WARNING", "tasktrail")
     Telemetry().state_opened("d", "state.db.damaged-1", left)
     assert caplog.messages[-1].endswith(words)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable
@@ -12,8 +13,11 @@ import aiohttp
 import msgspec
 import pytest
 
+from collector.cli import alerts
+from collector.cli.main import main
 from collector.config.settings import Settings
 from collector.documents import Url
+from collector.model.errors import ChannelError
 from collector.web import v2_alerts
 from tests.unit.parts import T0, Kept, running, until
 
@@ -229,6 +233,29 @@ async def test_an_ack_has_a_reasonable_end(ask, seconds: float) -> None:
     status, listed = await ask("GET", "/api/v2/alerts")
     assert (status, len(listed)) == (200, 1)
     assert (await ask("GET", "/api/acks"))[1] == {"acks": []}
+
+
+async def test_an_alert_that_nobody_took_is_not_said_to_be_told(run, ask, capsys, monkeypatch) -> None:
+    """While its target does not take it, the API and `tasktrail alerts` name that; afterwards the receiver was told."""
+
+    async def away(_notification) -> None:
+        raise ChannelError("away", retryable=True)
+
+    async def told() -> str:
+        assert await asyncio.to_thread(main, ["alerts", "--json", f"--url={run.url}"]) == 0
+        (one,) = json.loads(capsys.readouterr().out)["alerts"]
+        return alerts.told(one)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run.channel, "send", away)
+        await ask("POST", "/api/v2/alerts", OUT)
+        assert await told() == "default (not yet kept)"
+        (group,) = (await ask("GET", "/api/v2/alerts/groups"))[1]
+        assert group["alerts"][0]["untold"] == {"default": ["kept"]}
+    run.clock.at += 10
+    run.daemon.woken()
+    await until(lambda: run.channel.sent)
+    assert await told() == "default"
 
 
 async def linked(run, ask, which: Callable[[Any], str]) -> str:

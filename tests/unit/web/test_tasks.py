@@ -107,6 +107,23 @@ async def test_what_is_no_filter_is_refused(asked, params) -> None:
     assert body["error"]
 
 
+@pytest.mark.parametrize("path", ["tasks/p1", "tasks", "dead-letters", "dead-letters/export"])
+async def test_who_somebody_is_is_shown_nowhere(asked, path) -> None:
+    """Of an error message, or what a sender writes in the place of a class, as in notifications."""
+    body = event(
+        "dead_lettered", "p1", T0, task="pay.card", error="No bob@example.com", error_message="card 4111 1111 1111 1111"
+    )
+    async with aiohttp.ClientSession() as http:
+        async with http.post(f"{asked.url}/v1/events", data=body) as answer:
+            assert answer.status == 200
+        async with http.get(f"{asked.url}/api/{path}") as answer:
+            said = await answer.text()
+    assert "No ***" in said
+    assert "4111" not in said
+    assert "bob" not in said
+    assert ("card ***" in said) == (path != "tasks")
+
+
 async def test_coverage_names_what_is_missing_and_drafts_it(asked) -> None:
     """Per task; the draft leaves out what is declared, and is refused as long as nobody has put an owner into it."""
     _, body = await asked("/api/coverage")
@@ -157,9 +174,10 @@ async def test_commands_ask_the_daemon(asked, capsys) -> None:
 
 
 async def test_a_draft_is_written_once(asked, capsys, tmp_path) -> None:
-    """A file that is there already is somebody's work."""
+    """With a word about what is left to do; a file that is there already is somebody's work."""
     path = tmp_path / "draft.yaml"
-    assert (await call(asked, capsys, "tasks", "coverage", "--draft", str(path)))[0] == 0
+    code, _, err = await call(asked, capsys, "tasks", "coverage", "--draft", str(path))
+    assert (code, err.startswith(f"{path}: write an owner in place of each `unassigned`")) == (0, True)
     assert 'match: "pay.card"' in path.read_text()
     code, _, err = await call(asked, capsys, "tasks", "coverage", "--draft", str(path))
     assert (code, f"--draft {path}: cannot be written: File exists: remove it, or name another" in err) == (2, True)

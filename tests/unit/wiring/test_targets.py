@@ -130,6 +130,22 @@ def test_not_served(routing, written: str, instead: str) -> None:
     assert (problem.line, instead in problem.message, "hunter2" in problem.message) == (4, True, False)
 
 
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [
+        ("{{ .Foo }}", ["can't evaluate field Foo in type template.Data"]),
+        ("{{ range .Alerts }}{{ .Foo }}{{ end }}", ["can't evaluate field Foo in type template.Alert"]),
+        ("{{ .CommonLabels.foo }} {{ len .Alerts.Firing }} {{ (index .Alerts 0).StartsAt.Unix }}", []),
+        ("{{ index .Alerts 7 }}", []),
+    ],
+)
+def test_a_template_that_asks_for_what_no_message_has_is_named(routing, title: str, said: list[str]) -> None:
+    """By `check`, where its place is known; what depends on the alerts is left to them, and nobody is kept from it."""
+    made = routing(f"  slack_configs: [{{api_url: 'https://hooks.slack.com/services/A/B/C', title: '{title}'}}]\n")
+    assert [one.message.rpartition(": ")[2] for one in targets.undone(made)] == said
+    assert len(targets.understood(made)[0]) == 1
+
+
 def test_what_has_no_effect_is_named(routing) -> None:
     """Options that are read and not used are named one by one; those of a target that is served hinder nobody."""
     made = routing("""  webhook_configs:
