@@ -187,12 +187,11 @@ def test_counts_over_a_kill_are_exact_on_a_file(tmp_path: Path) -> None:
     path.write_bytes(b"".join(line.body + b"\n" for line in lines))
     arguments = ("--source", f"file://{path}", "--state", str(tmp_path / "state"))
     for _ in range(2):
-        running = Daemon(tmp_path, *arguments).wait_ready()
-        running.wait(lambda: running.source("file")["events"]["read"] == truth.read, 60, "not all was read")  # noqa: B023
-        wait_until(lambda: not differing(counted(running), truth.series), 20)  # noqa: B023
-        got = counted(running)
-        time.sleep(2.5)
-        running.end()
+        with daemon(tmp_path, *arguments) as running:
+            running.wait(lambda: running.source("file")["events"]["read"] == truth.read, 60, "not all was read")
+            wait_until(lambda: not differing(counted(running), truth.series), 20)
+            got = counted(running)
+            running.wait(lambda: kept(tmp_path) == truth.read, 60, "no checkpoint has all")
         assert differing(got, truth.series) == {}
 
 
