@@ -180,9 +180,14 @@ class _Listener:
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(looking, return_exceptions=True)
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether no hole lies before what is heard now that is not on record, or not read again."""
+        return self._hole is None and not self._is_reading_again
+
     def _note(self, heard_until: float) -> None:
         """What was heard. Not while a hole lies before it: the next connection has to know of that."""
-        if self._hole is None and not self._is_reading_again:
+        if self._is_whole:
             self._past.heard_at = heard_until
 
     async def _look_on(self, hole: float | None) -> None:
@@ -241,8 +246,8 @@ class _Listener:
 
     def _position(self) -> str | None:
         """Until when all was heard and handed over; none while that is known of an earlier connection only."""
-        is_known = self._hole is None and not self._is_reading_again and self._past.heard_at is not None
-        return str(self._past.heard_at) if is_known else None
+        heard_at = self._past.heard_at if self._is_whole else None
+        return None if heard_at is None else str(heard_at)
 
     # What there is to say
 
@@ -250,7 +255,7 @@ class _Listener:
         now = self._clock.now()
         self._tell_hole(now)
         if self._hole is None:
-            self._past.workers.update(self._workers.known)
+            self._past.workers = dict(self._workers.known)  # those that are gone must not pile up
         detail = self._told(now)
         if detail != self._detail:
             self._detail = detail
