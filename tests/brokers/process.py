@@ -16,6 +16,8 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _TRIES = 3
+PATIENCE = 180.0
+"""Seconds: a fresh machine that does much else reads a broker's files slowly; who waits less takes a lesser broker."""
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -135,7 +137,7 @@ def log_of(folder: str) -> str:
     return path.read_text(errors="replace") if path.exists() else ""
 
 
-def tried(what: str, start: Callable[[str], tuple[Broker, Callable[[], bool]]], seconds: float) -> Broker:
+def tried(what: str, start: Callable[[str], tuple[Broker, Callable[[], bool]]]) -> Broker:
     """Start a broker in a fresh folder until it is ready; a second and third time where it ended (a port was taken).
 
     `start` gets the folder, gives the broker and the question whether it is ready. Raises Unavailable.
@@ -149,7 +151,7 @@ def tried(what: str, start: Callable[[str], tuple[Broker, Callable[[], bool]]], 
         def settled(broker: Broker = broker, ready: Callable[[], bool] = ready) -> bool:
             return not all(map(is_alive, broker.pids)) or ready()
 
-        in_time = wait_until(settled, seconds)
+        in_time = wait_until(settled, PATIENCE)
         if in_time and all(map(is_alive, broker.pids)):
             return broker
         tail = " | ".join(log_of(folder).splitlines()[-3:])

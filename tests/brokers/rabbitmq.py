@@ -33,7 +33,7 @@ def launch(detached: bool) -> Broker:  # noqa: FBT001 - one row's signature in a
         broker.environment = environment
         return broker, lambda: _version("127.0.0.1", port) != ""
 
-    broker = tried("RabbitMQ", start, 60.0)
+    broker = tried("RabbitMQ", start)
     broker.name = f"RabbitMQ {_version(*broker.host_port)}"
     return broker
 

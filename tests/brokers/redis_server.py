@@ -20,7 +20,7 @@ def launch(detached: bool) -> Broker:  # noqa: FBT001 - one row's signature in a
         pid = spawn([program, *options], folder, detached=detached)
         return Broker("Redis", f"redis://127.0.0.1:{port}/0", [pid]), lambda: _version("127.0.0.1", port) != ""
 
-    broker = tried("Redis", start, 20.0)
+    broker = tried("Redis", start)
     broker.name = f"Redis {_version(*broker.host_port)}"
     return broker
 

@@ -51,14 +51,6 @@ async def read(rig: KafkaRig, count: int, notes: Notes | None = None) -> Notes:
     return notes
 
 
-@pytest.fixture
-def apache(kafka: str) -> str:
-    """The shared Kafka, where it has what only the real one has: times, transactions, retention, new partitions."""
-    if any(line.startswith("tansu") for line in brokers.used()):
-        pytest.skip("tansu has no LogAppendTime, transactions, look-up by time, deletion of records, new partitions")
-    return kafka
-
-
 @pytest.fixture(params=["raw", "plain"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of reading: the fast one, and the one for clients it does not fit."""

@@ -56,14 +56,14 @@ def test_a_redis_group_is_followed_without_being_in_it(redis_url, run):
 
 
 @pytest.mark.kafka
-async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run):
+async def test_kafka_topics_with_roles_tell_where_each_message_stands(apache, run):
     """Main, retry and dead-letter topics with Spring's binary headers, and the offsets that a group commits."""
     main = f"orders-{uuid.uuid4().hex[:8]}"
     topics = [main, f"{main}-retry-0", f"{main}-dlt"]
     for topic in topics:
-        await create_topic(kafka, topic, 1)
+        await create_topic(apache, topic, 1)
     group = f"billing-{main}"
-    url = f"kafka://{kafka}/{','.join(topics)}?retry=*-retry-*&dead_letter=*-dlt&groups={group}"
+    url = f"kafka://{apache}/{','.join(topics)}?retry=*-retry-*&dead_letter=*-dlt&groups={group}"
     daemon = await asyncio.to_thread(run, "--source", url)
     body = json.dumps({"type": "order"}).encode()
 
@@ -80,7 +80,7 @@ async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run
             (f"{prefix}exception-cause-fqcn", b"java.sql.SQLException"),
         ]
 
-    producer = AIOKafkaProducer(bootstrap_servers=kafka)
+    producer = AIOKafkaProducer(bootstrap_servers=apache)
     await producer.start()
     try:
         for _ in range(4):
@@ -92,7 +92,7 @@ async def test_kafka_topics_with_roles_tell_where_each_message_stands(kafka, run
         await told("dead_lettered", 1)
     finally:
         await producer.stop()
-    consumer = AIOKafkaConsumer(bootstrap_servers=kafka, group_id=group, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(bootstrap_servers=apache, group_id=group, enable_auto_commit=False)
     await consumer.start()
     try:
         consumer.assign([TopicPartition(topic, 0) for topic in topics[:2]])

@@ -270,17 +270,17 @@ async def scene(cluster: Cluster) -> tuple[str, str, str, str]:
 
 @pytest.mark.case("K12.2")
 @pytest.mark.kafka
-async def test_the_lag_of_groups_is_what_they_really_have_before_them(kafka):
+async def test_the_lag_of_groups_is_what_they_really_have_before_them(apache):
     """Committed offsets only, without marks of transactions, aborted and compacted records; seconds of the first."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    admin = AIOKafkaAdminClient(bootstrap_servers=apache)
     async with AsyncExitStack() as stack:
-        producer = await stack.enter_async_context(AIOKafkaProducer(bootstrap_servers=kafka, linger_ms=0))
+        producer = await stack.enter_async_context(AIOKafkaProducer(bootstrap_servers=apache, linger_ms=0))
         await admin.start()
         stack.push_async_callback(admin.close)
-        cluster = Cluster(kafka, admin, producer)
+        cluster = Cluster(apache, admin, producer)
         began = time.time()
         plain, payments, compacted, anew = await scene(cluster)
-        asked = probe(f"kafka://{kafka}/{plain},{payments},{compacted},{anew}")
+        asked = probe(f"kafka://{apache}/{plain},{payments},{compacted},{anew}")
 
         async def look() -> Reading:
             return await asked.look((), time.time())
@@ -304,7 +304,7 @@ async def test_the_lag_of_groups_is_what_they_really_have_before_them(kafka):
         # Compaction leaves few of thirty records; new ones make the log close its segment.
         async def compacts() -> Reading:
             await cluster.send(compacted, 1, b"same")
-            fresh = probe(f"kafka://{kafka}/{compacted}")
+            fresh = probe(f"kafka://{apache}/{compacted}")
             try:
                 return await fresh.look((), time.time())
             finally:

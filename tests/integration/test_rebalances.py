@@ -124,16 +124,16 @@ async def come_and_go(
 @pytest.mark.case("K01.2")
 @pytest.mark.kafka
 @pytest.mark.slow
-async def test_rebalances_under_traffic(kafka: str) -> None:
+async def test_rebalances_under_traffic(apache: str) -> None:
     """However often members join and leave, nobody is called for it; partitions are added, and all counts once."""
-    async with kafka_topic(kafka) as rig, AsyncExitStack() as stack:
-        source = parse_source(f"kafka://{kafka}/{rig.topic}", {}, Secret)
+    async with kafka_topic(apache) as rig, AsyncExitStack() as stack:
+        source = parse_source(f"kafka://{apache}/{rig.topic}", {}, Secret)
         probe = probe_urls.probe(source)
         assert probe is not None
         stack.push_async_callback(probe.close)
-        producer = AIOKafkaProducer(bootstrap_servers=kafka, metadata_max_age_ms=500, linger_ms=5)
+        producer = AIOKafkaProducer(bootstrap_servers=apache, metadata_max_age_ms=500, linger_ms=5)
         traffic = Traffic(await stack.enter_async_context(producer), rig.topic)
-        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+        admin = AIOKafkaAdminClient(bootstrap_servers=apache)
         await admin.start()
         stack.push_async_callback(admin.close)
         settings = Settings(sources=(source,), rules=("shipped",))
@@ -142,7 +142,7 @@ async def test_rebalances_under_traffic(kafka: str) -> None:
         await until(lambda: axis.is_at_head, PATIENCE)
         watched = Watched()
         member = partial(
-            AIOKafkaConsumer, rig.topic, bootstrap_servers=kafka, group_id=f"g-{rig.topic}", enable_auto_commit=False,
+            AIOKafkaConsumer, rig.topic, bootstrap_servers=apache, group_id=f"g-{rig.topic}", enable_auto_commit=False,
             auto_offset_reset="earliest", heartbeat_interval_ms=100, metadata_max_age_ms=500,
         )  # fmt: skip
         async with member() as first, beside(working(first)), beside(watched.run(probe, run.daemon)):

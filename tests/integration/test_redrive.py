@@ -87,23 +87,23 @@ async def has_topic(bootstrap: str, topic: str) -> bool:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_kafka_sees_each_once_though_the_command_is_killed(
-    kafka: str, run: Callable[..., Daemon], tmp_path: Path
+    apache: str, run: Callable[..., Daemon], tmp_path: Path
 ) -> None:
     """Same key, body and headers, in the partition it came from, and one header more; the ledger is complete."""
     topic = f"orders-{uuid.uuid4().hex[:8]}"
-    asyncio.run(bury(kafka, topic))
-    daemon = run("--source", f"kafka://{kafka}/{topic},{topic}-dlt?dead_letter=*-dlt&format=messages")
-    made = Redrive(daemon, f"kafka://{kafka}/{topic}", tmp_path)
+    asyncio.run(bury(apache, topic))
+    daemon = run("--source", f"kafka://{apache}/{topic},{topic}-dlt?dead_letter=*-dlt&format=messages")
+    made = Redrive(daemon, f"kafka://{apache}/{topic}", tmp_path)
     daemon.wait(lambda: made.counts()[0] == COUNT, 60, "not all are on record")
-    there = asyncio.run(has_topic(kafka, "tasktrail.redrive"))
+    there = asyncio.run(has_topic(apache, "tasktrail.redrive"))
     assert made.run("--state", "unresolved", "--dry-run")["sent"] == COUNT
-    assert asyncio.run(has_topic(kafka, "tasktrail.redrive")) == there
-    assert asyncio.run(committed(kafka, topic)) == []
+    assert asyncio.run(has_topic(apache, "tasktrail.redrive")) == there
+    assert asyncio.run(committed(apache, topic)) == []
     for _ in range(KILLS):
         made.killed("--state", "unresolved", "--canary", "0s")
     last = made.run("--state", "unresolved", "--canary", "0s")
     assert last["refused"] == {}
-    found = asyncio.run(committed(kafka, topic))
+    found = asyncio.run(committed(apache, topic))
     assert Counter(record.value for record in found) == Counter(body(n) for n in range(COUNT))
     for record in found:
         number = int(record.key[1:])

@@ -49,13 +49,13 @@ async def deleted(bootstrap: str, topic: str, before: int) -> None:
 
 
 @pytest.mark.kafka
-def test_a_dead_letter_of_kafka_has_a_clock_that_follows_its_topic(kafka: str, run: Callable[..., Daemon]) -> None:
+def test_a_dead_letter_of_kafka_has_a_clock_that_follows_its_topic(apache: str, run: Callable[..., Daemon]) -> None:
     """The countdown that rules read, a change while it runs, a topic that keeps all; only what is gone is `expired`."""
     name, written = f"r{uuid.uuid4().hex[:8]}", float(int(time.time()) - 600)
     dying, eternal = f"{name}-dlt", f"{name}-eternal-dlt"
-    asyncio.run(bury(kafka, dying, written, retention_ms=str(HOUR)))
-    asyncio.run(bury(kafka, eternal, written, retention_ms="-1", retention_bytes="-1"))
-    url = f"kafka://{kafka}/{dying},{eternal}?dead_letter=*-dlt&format=messages&probe_every=500ms"
+    asyncio.run(bury(apache, dying, written, retention_ms=str(HOUR)))
+    asyncio.run(bury(apache, eternal, written, retention_ms="-1", retention_bytes="-1"))
+    url = f"kafka://{apache}/{dying},{eternal}?dead_letter=*-dlt&format=messages&probe_every=500ms"
     daemon = run("--source", url)
 
     def clocks(topic: str) -> set[tuple[float | None, str]]:
@@ -72,8 +72,8 @@ def test_a_dead_letter_of_kafka_has_a_clock_that_follows_its_topic(kafka: str, r
     ((labels, left),) = daemon.metrics()[gauge]
     assert labels["queue"] == name
     assert 0 <= left <= written + 3600 - time.time() + 60
-    asyncio.run(changed(kafka, dying, **{"retention.ms": str(48 * HOUR)}))
+    asyncio.run(changed(apache, dying, **{"retention.ms": str(48 * HOUR)}))
     daemon.wait(lambda: clocks(dying) == lives(48 * 3600), PATIENCE, "the change is not seen")
-    asyncio.run(deleted(kafka, dying, 2))
+    asyncio.run(deleted(apache, dying, 2))
     states = lambda: sorted(one["state"] for one in daemon.dead_letters() if one["place"] == f"{dying}/0")  # noqa: E731
     daemon.wait(lambda: states() == ["expired", "expired", "open"], PATIENCE, "it is not known what is gone")

@@ -64,16 +64,16 @@ async def commit(bootstrap: str, topic: str, groups: list[str]) -> None:
 
 
 @pytest.mark.kafka
-async def test_the_lag_of_many_groups_is_told_in_a_few_round_trips(kafka):
+async def test_the_lag_of_many_groups_is_told_in_a_few_round_trips(apache):
     """Each group is a question of its own to Kafka, and none of them waits for the answer to another."""
     mark, count = uuid.uuid4().hex[:8], 150
     groups = [f"g{number:03}-{mark}" for number in range(count)]
-    await create_topic(kafka, f"many-{mark}", 1)
-    async with AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+    await create_topic(apache, f"many-{mark}", 1)
+    async with AIOKafkaProducer(bootstrap_servers=apache) as producer:
         for _ in range(2):
             await producer.send_and_wait(f"many-{mark}", b"x")
-    await commit(kafka, f"many-{mark}", groups)
-    host, _, port = kafka.partition(":")
+    await commit(apache, f"many-{mark}", groups)
+    host, _, port = apache.partition(":")
     async with late(host, int(port)) as link:
         asked = probe(f"kafka://127.0.0.1:{link.port}/many-{mark}?groups={','.join(groups)}")
         try:
