@@ -73,7 +73,8 @@ class Undertaker:
         told = self._deaths.told()
         if told:
             home = f"={axis.application}" if axis.application else axis.name
-            places = {id(event): number for number, event in enumerate(decoded.events)}
+            wanted = set(map(id, told))
+            places = {one: number for number, one in enumerate(map(id, decoded.events)) if one in wanted}
             for event in told:
                 if (number := places.get(id(event))) is not None:
                     index = number if decoded.sources is None else decoded.sources[number]
