@@ -71,9 +71,9 @@ class Daemon:
     def wait(self, happened: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for something to become true; the log where it does not."""
         ended = lambda: self.process.poll() is not None  # noqa: E731
-        wait_until(lambda: ended() or happened(), seconds)
+        is_so = wait_until(lambda: ended() or happened(), seconds)
         assert not ended(), f"the daemon ended with {self.process.returncode}:\n{self.log[-4000:]}"
-        assert happened(), f"{what} after {seconds:.0f} s:\n{self.log[-4000:]}"
+        assert is_so, f"{what} after {seconds:.0f} s:\n{self.log[-4000:]}"
 
     def source(self, scheme: str) -> dict[str, Any]:
         """What /api/sources says of the source of a scheme."""

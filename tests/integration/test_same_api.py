@@ -133,7 +133,7 @@ def both(run: Callable[..., Daemon], tmp_path: Path) -> Iterator[tuple[Api, Api]
         pid = spawn([*call, f"--web.listen-address=127.0.0.1:{port}"], folder, detached=False)
         return Broker("alertmanager", f"127.0.0.1:{port}", [pid]), lambda: is_ready(port)
 
-    theirs = tried("alertmanager", start, 30)
+    theirs = tried("alertmanager", start)
     try:
         rules = tmp_path / "none.yml"
         rules.write_text("groups: []\n")

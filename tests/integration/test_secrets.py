@@ -190,9 +190,7 @@ async def test_a_crash_shows_none(tmp_path):
         plant(tmp_path, chat, told.url)
         daemon = Loud(tmp_path, CRASH)
         try:
-            await asyncio.to_thread(daemon.wait, lambda: daemon.ask("/-/healthy")[0] == 200, 30, "it is not up")
-            await asyncio.to_thread(daemon.ask, "/v1/events", ndjson(died("d1")))
-            code = await asyncio.to_thread(daemon.process.wait, 30)
+            code = await asyncio.to_thread(daemon.process.wait, 90)  # the first that is told of the watchdog ends it
         finally:
             daemon.end()
             await chat.stop()
