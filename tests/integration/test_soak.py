@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from tests.soak import soak
+from tests.soak import soaked
 
 SECONDS, RATE = (120.0, 2000.0) if os.environ.get("CI") == "true" else (7.0, 4000.0)
 
 
 @pytest.mark.case("K08.1")
 @pytest.mark.slow
-async def test_under_ever_new_names_nothing_grows(tmp_path: Path) -> None:
+def test_under_ever_new_names_nothing_grows() -> None:
     """Once its bounds are reached memory, objects, descriptors and tasks stay as they are; what leaves is counted."""
-    done = await soak(SECONDS, RATE, tmp_path)
+    done = soaked(SECONDS, RATE)
     assert {"finished_early", "names", "series_cap", "dead_letters"} <= done.evictions.keys()
     assert done.firing > 10
     first, second = done.parts()
