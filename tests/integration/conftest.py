@@ -11,10 +11,10 @@ from tests.integration.live import Daemon, Hook, hook
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for other people's brokers and workers is tried once more before it fails; the summary names it."""
+    """What waits for other people's brokers and workers is tried twice more before it fails; the summary names it."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 @pytest.fixture
