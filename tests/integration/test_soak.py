@@ -19,7 +19,7 @@ def test_under_ever_new_names_nothing_grows() -> None:
     assert {"finished_early", "names", "series_cap", "dead_letters"} <= done.evictions.keys()
     assert done.firing > 10
     first, second = done.parts()
-    # 90,000 events lie between the two in CI: what each left behind would be seen from 90 bytes on. The half hour's 5 MB
+    # 90,000 events lie between the two in CI: 90 bytes that each left behind would be seen. The half hour's 5 MB
     # are too few here: a burst of what passes lifts the heap's end once by 4 MB, and stays within what it lifted.
     assert done.grown(lambda one: one.rss) < 8e6, done.samples
     assert done.grown(lambda one: one.objects) < 3000, done.samples
