@@ -90,8 +90,6 @@ def _value(value: object) -> Any:
         return Backoff(min=float(value.min), max=None if value.max is None else float(value.max), factor=value.factor)
     if isinstance(value, list):
         return tuple(value)
-    if isinstance(value, str):
-        return str(value)  # a Url is a text from here on: it travels with alerts, as JSON
     return float(value) if isinstance(value, Duration) else value
 
 

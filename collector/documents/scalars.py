@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NewType
 from urllib.parse import urlsplit
 
 import re2
@@ -28,10 +28,8 @@ class Duration(float):
     __slots__ = ()
 
 
-class Url(str):
-    """An `http://` or `https://` URL with a host."""
-
-    __slots__ = ()
+Url = NewType("Url", str)
+"""An `http://` or `https://` URL with a host: a plain text, which travels with alerts into JSON and the state."""
 
 
 class Regex:
@@ -98,7 +96,7 @@ def _said(error: re2.error) -> str:
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
 
 
-READERS: dict[type, tuple[Callable[[str], Any], str]] = {
+READERS: dict[Any, tuple[Callable[[str], Any], str]] = {
     # type -> its reader, and what it expects, for messages about lists and mappings in its place
     Duration: (_duration, "a duration such as 30s, 5m or 1h30m"),
     Url: (parse_url, "an http or https URL"),

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from collector.cli.main import main
-from collector.config.settings import Settings
+from collector.config.settings import Settings, load
 from collector.keeping.remembered import Remembered
 from collector.model.alert import Notification
 from collector.model.clock import ManualClock
@@ -403,7 +403,8 @@ class Holding(Target):
 
 async def test_what_was_told_is_said_again_by_the_next(life) -> None:
     """A channel that says things again is given what fires and was told to its target, and nothing else."""
-    life.settings = msgspec.structs.replace(life.settings, external_url="http://mon")
+    written = load("config.yaml", "external_url: http://mon\n", {})  # as it stands in a file, so it is stored
+    life.settings = msgspec.structs.replace(life.settings, external_url=written.external_url)
     channel, other, again = Holding(), Target("other"), Holding()
     async with life.start(channel, other) as made:
         await life.fail(made, "a")
