@@ -29,7 +29,7 @@ from collector.shell.suspects import Suspects
 from collector.shell.telemetry import Telemetry
 from collector.shell.ticker import Standing
 from collector.state import checkpoint
-from collector.state.checkpoint import Commit, Log, Saved
+from collector.state.checkpoint import Commit, Log, RemovedError, Saved
 from collector.trail import saving as trail_saving
 
 PERIOD = 1.0
@@ -237,6 +237,9 @@ class Checkpoints:
         try:
             size = await asyncio.to_thread(self._write)
         except OSError as error:
+            if isinstance(error, RemovedError):  # the next one says all
+                self._held.clear()
+                self._is_alone = True
             self._telemetry.checkpoint_failed(str(error))
             return False
         self._telemetry.checkpointed(at, busy, self._clock.monotonic() - began, size)
