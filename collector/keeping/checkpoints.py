@@ -147,6 +147,8 @@ class Checkpoints:
         self._gate, self._decided = gate, decided
         now = self._clock.now()
         suspects = self._suspects()
+        names = {lane.axis.name for lane in lanes}
+        former = [saved for name, saved in self._axes.items() if name not in names] if self._saved else []
         is_lost = self._saved is None and bool(self._found.problems or self._found.saved)
         for lane in lanes:
             axis = lane.axis
@@ -154,6 +156,10 @@ class Checkpoints:
             saved = self._axes.get(axis.name) if self._saved else None
             if saved is not None:
                 axis.restore(saved)
+            elif axis.is_tailed and not axis.is_fleeting:
+                for one in former:
+                    if _host(one.name) == _host(axis.name):  # another list of streams, or another order of it
+                        axis.read_on(one)
             if self._saved is None:
                 self.lost_until = now
             if is_lost:
@@ -285,3 +291,8 @@ class Checkpoints:
             size += self._log.write(group.parts, group.commit)
             del self._held[0]
         return size
+
+
+def _host(source: str) -> str:
+    """All of a source's name but what is read there; of one that somebody gave a name the whole."""
+    return source.rpartition("/")[0] if "://" in source else source

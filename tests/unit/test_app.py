@@ -118,6 +118,34 @@ async def test_a_clock_that_is_set_back_blinds_nobody(settings, tmp_path, over_a
     assert dict(channel.sent[0].group_labels)["alertname"] == "Failing"
 
 
+@pytest.mark.parametrize(
+    ("then", "position"),
+    [
+        ("redis-stream://h:1/0/a,b", "5-0"),
+        ("redis-stream://h:1/0/b,a", "5-0"),
+        ("redis-stream://h:1/1/a", None),
+        ("redis-stream://h:2/0/a", None),
+        ("payments", None),
+    ],
+)
+async def test_another_list_of_streams_reads_none_of_them_twice(settings, tmp_path, then, position) -> None:
+    """A source that is named by what it reads goes on where each of it was read to; another server's is another."""
+    settings = msgspec.structs.replace(settings, state=str(tmp_path / "state"))
+    found = []
+
+    class Stream:
+        async def run(self, intake) -> None:
+            found.append(intake.position("a"))
+            intake.connected("reads")
+            await intake.take(batch([event("sent", "1", T0)], place="a", position="5-0", is_head=True))
+            await asyncio.Event().wait()
+
+    for name in ("redis-stream://h:1/0/a", then):
+        async with running(settings, feeds=(Feed(name=name, build=Stream, is_tailed=True),)) as made:
+            await until(lambda made=made: made.daemon.lanes[0].axis.totals.read)
+    assert found == [None, position]
+
+
 async def test_what_was_seen_is_said_once(settings, caplog) -> None:
     """Some seconds after the start it is said of each source what it has delivered, once."""
     with caplog.at_level(logging.INFO, "tasktrail"):
