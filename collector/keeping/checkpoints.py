@@ -46,6 +46,8 @@ so many, and more where it would take more checkpoints."""
 MOST_CHAINED = 4
 """Files that a state may rest on. Each life that ends before its generation says all adds one; the next says it at once
 then: a start reads all of them."""
+MOST_FORMER = 100
+"""Sources that are configured no more and whose places are kept, those that were read last."""
 MOST_HELD = 64 * 1024 * 1024
 """Bytes that wait for a disk that does not take them."""
 CRASH, LOST = "crash", "state_lost"
@@ -78,6 +80,8 @@ class Checkpoints:
         self._log = Log(directory, self._found)
         self._saved: Saved | None = None
         self._axes: dict[str, SavedAxis] = {}
+        self._former: list[SavedAxis] = []
+        """Sources that are configured no more; put back, one goes on where it was."""
         self._held: list[_Group] = []
         self._is_alone = False
         """Whether the next generation goes on from nothing: there is none, groups of it were lost, or it would rest on
@@ -149,6 +153,7 @@ class Checkpoints:
         suspects = self._suspects()
         names = {lane.axis.name for lane in lanes}
         former = [saved for name, saved in self._axes.items() if name not in names] if self._saved else []
+        self._former = sorted(former, key=lambda one: one.read_at)[-MOST_FORMER:]
         is_lost = self._saved is None and bool(self._found.problems or self._found.saved)
         for lane in lanes:
             axis = lane.axis
@@ -160,6 +165,7 @@ class Checkpoints:
                 for one in former:
                     if _host(one.name) == _host(axis.name):  # another list of streams, or another order of it
                         axis.read_on(one)
+                        self._former = [other for other in self._former if other is not one]
             if self._saved is None:
                 self.lost_until = now
             if is_lost:
@@ -269,7 +275,7 @@ class Checkpoints:
     def _parts(self, most_quiet: int) -> Iterator[Part]:
         pipeline = self._pipeline
         pipeline.ingest.observe()
-        yield "places", msgspec.msgpack.encode([axis.saved() for axis in pipeline.axes])
+        yield "places", msgspec.msgpack.encode([*(axis.saved() for axis in pipeline.axes), *self._former])
         yield "rules", msgspec.msgpack.encode(pipeline.ticker.standing())
         yield from self._trails.parts(most_quiet)
         yield from self._series.parts()

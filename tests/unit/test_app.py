@@ -118,18 +118,24 @@ async def test_a_clock_that_is_set_back_blinds_nobody(settings, tmp_path, over_a
     assert dict(channel.sent[0].group_labels)["alertname"] == "Failing"
 
 
+A = "redis-stream://h:1/0/a"
+
+
 @pytest.mark.parametrize(
-    ("then", "position"),
+    ("names", "positions"),
     [
-        ("redis-stream://h:1/0/a,b", "5-0"),
-        ("redis-stream://h:1/0/b,a", "5-0"),
-        ("redis-stream://h:1/1/a", None),
-        ("redis-stream://h:2/0/a", None),
-        ("payments", None),
+        ([A, "redis-stream://h:1/0/a,b"], [None, "1-0"]),
+        ([A, "redis-stream://h:1/0/b,a", A], [None, "1-0", "2-0"]),
+        ([A, "redis-stream://h:1/1/a"], [None, None]),
+        ([A, "redis-stream://h:2/0/a"], [None, None]),
+        ([A, "payments", "other", A, "payments"], [None, None, None, "1-0", "2-0"]),
     ],
 )
-async def test_another_list_of_streams_reads_none_of_them_twice(settings, tmp_path, then, position) -> None:
-    """A source that is named by what it reads goes on where each of it was read to; another server's is another."""
+async def test_another_list_of_sources_reads_nothing_twice(settings, tmp_path, names, positions) -> None:
+    """One that is named by what it reads goes on where each of it was read to, and one that is put back where it was.
+
+    Another server's is another.
+    """
     settings = msgspec.structs.replace(settings, state=str(tmp_path / "state"))
     found = []
 
@@ -137,13 +143,15 @@ async def test_another_list_of_streams_reads_none_of_them_twice(settings, tmp_pa
         async def run(self, intake) -> None:
             found.append(intake.position("a"))
             intake.connected("reads")
-            await intake.take(batch([event("sent", "1", T0)], place="a", position="5-0", is_head=True))
+            bodies = [event("sent", f"{len(found)}", T0)]
+            await intake.take(batch(bodies, place="a", position=f"{len(found)}-0", is_head=True))
             await asyncio.Event().wait()
 
-    for name in ("redis-stream://h:1/0/a", then):
+    for number, name in enumerate(names, 1):
         async with running(settings, feeds=(Feed(name=name, build=Stream, is_tailed=True),)) as made:
-            await until(lambda made=made: made.daemon.lanes[0].axis.totals.read)
-    assert found == [None, position]
+            places = made.daemon.lanes[0].axis.places
+            await until(lambda places=places, at=f"{number}-0": "a" in places and places["a"].position == at)
+    assert found == positions
 
 
 async def test_what_was_seen_is_said_once(settings, caplog) -> None:
