@@ -26,7 +26,7 @@ from collector.keeping.checkpoints import Checkpoints
 from collector.keeping.keeper import Keeper
 from collector.keeping.remembered import Remembered
 from collector.model.alert import Channel
-from collector.model.clock import Clock, SystemClock
+from collector.model.clock import Clock, SteadyClock
 from collector.model.contract import Contracts
 from collector.model.errors import Problem, ProblemsError, TasktrailError
 from collector.model.record import Source
@@ -113,7 +113,7 @@ async def run(
     Raises ProblemsError or TasktrailError before anything has started; any other exception is a bug, and ends the
     process. A source or channel that cannot be ended in time is left behind as a task.
     """
-    clock, parts, hurry = clock or SystemClock(), parts or Parts(), hurry or asyncio.Event()
+    clock, parts, hurry = clock or SteadyClock(), parts or Parts(), hurry or asyncio.Event()
     read_rules = partial(rulefiles.load, settings.rules, parts.rewrite)
     is_unsent = not settings.notify and not parts.channels and not settings.routes
     if is_unsent:  # whoever names no target yet shall see what would have been sent

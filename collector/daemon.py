@@ -180,6 +180,7 @@ class Daemon:
             self._introduce_at = math.inf
             for axis in pipeline.axes:
                 telemetry.source_seen(axis.name, axis.totals.read)
+        telemetry.clock(self._clock.ahead)
         for axis in pipeline.axes:
             telemetry.lagging(axis.name, axis.lag_seconds(now))
         left = {**pipeline.stitcher.evictions, **pipeline.store.evictions, **pipeline.undertaker.ledger.evictions}

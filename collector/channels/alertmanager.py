@@ -166,7 +166,8 @@ class AlertmanagerChannel:
 
 def _posted(alert: Alert, external_url: str, now: float) -> _Posted:
     starts = alert.active_at if alert.fired_at is None else alert.fired_at
-    ends = now + AHEAD_SECONDS if alert.resolved_at is None else alert.resolved_at
+    # An end that lies ahead is none there yet: so it does by a clock of ours that waits for the machine's.
+    ends = now + AHEAD_SECONDS if alert.resolved_at is None else min(alert.resolved_at, now)
     return _Posted(
         labels={name: value for name, value in alert.labels if value},
         annotations=dict(alert.annotations),

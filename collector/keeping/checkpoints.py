@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from collector.keeping import habits
-from collector.model.clock import Clock
+from collector.model.clock import Clock, SteadyClock
 from collector.model.part import Part
 from collector.model.record import Gap
 from collector.model.shown import counted
@@ -29,7 +29,7 @@ from collector.shell.suspects import Suspects
 from collector.shell.telemetry import Telemetry
 from collector.shell.ticker import Standing
 from collector.state import checkpoint
-from collector.state.checkpoint import Commit, Log, Saved
+from collector.state.checkpoint import Commit, Log, RemovedError, Saved
 from collector.trail import saving as trail_saving
 
 PERIOD = 1.0
@@ -46,6 +46,8 @@ so many, and more where it would take more checkpoints."""
 MOST_CHAINED = 4
 """Files that a state may rest on. Each life that ends before its generation says all adds one; the next says it at once
 then: a start reads all of them."""
+MOST_FORMER = 100
+"""Sources that are configured no more and whose places are kept, those that were read last."""
 MOST_HELD = 64 * 1024 * 1024
 """Bytes that wait for a disk that does not take them."""
 CRASH, LOST = "crash", "state_lost"
@@ -78,6 +80,8 @@ class Checkpoints:
         self._log = Log(directory, self._found)
         self._saved: Saved | None = None
         self._axes: dict[str, SavedAxis] = {}
+        self._former: list[SavedAxis] = []
+        """Sources that are configured no more; put back, one goes on where it was."""
         self._held: list[_Group] = []
         self._is_alone = False
         """Whether the next generation goes on from nothing: there is none, groups of it were lost, or it would rest on
@@ -115,6 +119,8 @@ class Checkpoints:
         self._series = series_saving.Saver(pipeline.store)
         self._habits = habits.Saver(pipeline.casebook, pipeline.desk.flapping)
         if self._saved is not None:
+            if isinstance(self._clock, SteadyClock):
+                self._clock.go_on_from(self._saved.commit.at)
             age = self._clock.now() - self._saved.commit.at
             self._telemetry.said("state: goes on with %d open trails, as of %.1f s ago", len(pipeline.stitcher), age)
         return pipeline
@@ -145,6 +151,9 @@ class Checkpoints:
         self._gate, self._decided = gate, decided
         now = self._clock.now()
         suspects = self._suspects()
+        names = {lane.axis.name for lane in lanes}
+        former = [saved for name, saved in self._axes.items() if name not in names] if self._saved else []
+        self._former = sorted(former, key=lambda one: one.read_at)[-MOST_FORMER:]
         is_lost = self._saved is None and bool(self._found.problems or self._found.saved)
         for lane in lanes:
             axis = lane.axis
@@ -152,6 +161,11 @@ class Checkpoints:
             saved = self._axes.get(axis.name) if self._saved else None
             if saved is not None:
                 axis.restore(saved)
+            elif axis.is_tailed and not axis.is_fleeting:
+                for one in former:
+                    if _host(one.name) == _host(axis.name):  # another list of streams, or another order of it
+                        axis.read_on(one)
+                        self._former = [other for other in self._former if other is not one]
             if self._saved is None:
                 self.lost_until = now
             if is_lost:
@@ -235,6 +249,9 @@ class Checkpoints:
         try:
             size = await asyncio.to_thread(self._write)
         except OSError as error:
+            if isinstance(error, RemovedError):  # the next one says all
+                self._held.clear()
+                self._is_alone = True
             self._telemetry.checkpoint_failed(str(error))
             return False
         self._telemetry.checkpointed(at, busy, self._clock.monotonic() - began, size)
@@ -258,7 +275,7 @@ class Checkpoints:
     def _parts(self, most_quiet: int) -> Iterator[Part]:
         pipeline = self._pipeline
         pipeline.ingest.observe()
-        yield "places", msgspec.msgpack.encode([axis.saved() for axis in pipeline.axes])
+        yield "places", msgspec.msgpack.encode([*(axis.saved() for axis in pipeline.axes), *self._former])
         yield "rules", msgspec.msgpack.encode(pipeline.ticker.standing())
         yield from self._trails.parts(most_quiet)
         yield from self._series.parts()
@@ -280,3 +297,8 @@ class Checkpoints:
             size += self._log.write(group.parts, group.commit)
             del self._held[0]
         return size
+
+
+def _host(source: str) -> str:
+    """All of a source's name but what is read there; of one that somebody gave a name the whole."""
+    return source.rpartition("/")[0] if "://" in source else source

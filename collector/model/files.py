@@ -104,3 +104,12 @@ def _piece(descriptor: int, path: str | Path) -> bytes:
 
 def _silent(path: str | Path) -> OSError:
     return OSError(errno.ETIMEDOUT, "is a pipe into which nobody writes", str(path))
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file or folder has this name, for as long as it is there; None: there is none, or it cannot be reached."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

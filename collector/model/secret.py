@@ -32,7 +32,12 @@ class Secret:
     __str__ = __repr__
 
 
-_NAMES = r"pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[_-]?key|authorization|credentials?"
+_NAMES = r"pass(?:word|wd|phrase)?|secret|token|(?:api|access|private)[_-]?key|authorization|credentials?|cookie"
+# Secret by form alone: keys of AWS, GitHub, GitLab, Google, Slack and Stripe, and JWT.
+_FORMS = (
+    r"A[KS]IA[0-9A-Z]{16}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{20,}|AIza[\w-]{35}|xox[a-z]-[\w-]{10,}"
+    r"|[rs]k_live_\w{10,}|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]+)?"
+)
 # Each begins with fixed words: what may begin anywhere in a long word costs the square of its length.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     # Authorization: Bearer x, before the names below would take "Bearer" for the value
@@ -42,13 +47,19 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         re.compile(rf"""(?i)((?:{_NAMES})[\w.-]*+["']?\s*+[:=]\s*)("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,;&"'}}\]]+)"""),
         rf"\1{STARS}",
     ),
-    # scheme://user:password@host
-    (re.compile(r"(://[^\s/:@]*):[^\s@/]+@"), rf"\1:{STARS}@"),
+    # scheme://user:password@host, also of a password with an @
+    (re.compile(r"(://[^\s/:@]*):[^\s/]+@"), rf"\1:{STARS}@"),
+    (re.compile(rf"(?<![\w-])(?:{_FORMS})"), STARS),
+    # also where it was cut off
+    (re.compile(r"(?s)-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,20}PRIVATE KEY-----|\Z)"), STARS),
 )
 
 
 # Every match of the patterns has one of these in it; most texts have none, and to see that is a hundred times cheaper.
-_HINTS = ("pass", "secret", "token", "key", "authorization", "credential", "bearer", "basic", "://")
+_HINTS = (
+    "pass", "secret", "token", "key", "authorization", "credential", "cookie", "bearer", "basic", "://",
+    "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "aiza", "xox", "k_live_", "eyj",
+)  # fmt: skip
 
 
 def mask(text: str) -> str:

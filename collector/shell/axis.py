@@ -83,7 +83,11 @@ class Axis(msgspec.Struct, kw_only=True):
         """Go on where a former process was. What is pushed keeps no past, so there is nowhere to go on from."""
         self.totals, self.gaps, self.read_at = saved.totals, saved.gaps, saved.read_at
         if not self.is_pushed:
-            self.restored = {name: Place(newest=newest, position=at) for name, newest, at in saved.places}
+            self.read_on(saved)
+
+    def read_on(self, saved: SavedAxis) -> None:
+        """Read its places from where they were read to."""
+        self.restored |= {name: Place(newest=newest, position=at) for name, newest, at in saved.places}
 
     def miss(self, gap: Gap) -> None:
         """Put a hole on record. One that goes on where one of the same place and reason ended is one with it."""

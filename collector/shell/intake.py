@@ -105,6 +105,7 @@ class Lane:
     async def take(self, batch: Batch, refusals: Refusals | None = None) -> Outcome:
         """Count a batch, in steps between which everyone else has a turn; what cannot be used goes into `refusals`."""
         total = Outcome()
+        self._place_in_our_time(batch)
         await self._gate.passed()
         with self._gate.inside():
             suspects = self.suspects if batch.bodies and batch.position is not None else None
@@ -120,6 +121,16 @@ class Lane:
         if batch.bodies:
             await asyncio.sleep(0)
         return total
+
+    def _place_in_our_time(self, batch: Batch) -> None:
+        """Where our clock is ahead of the machine's, which was set back, what comes now has happened now all the same.
+
+        Brokers go by a clock of their own that is right, or by the one that was set back: both come to the present.
+        """
+        now = self._clock.now()
+        if ahead := self._clock.ahead:
+            batch.received_at = min(now, batch.received_at + ahead)
+            batch.times = batch.times and [min(now, at + ahead) for at in batch.times]
 
     def _turns(
         self, pieces: Iterable[Batch], left: int, suspects: Suspects | None, total: Outcome, refusals: Refusals | None

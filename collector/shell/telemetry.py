@@ -46,6 +46,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "Slots at which a rule was left out: it is slow, or the process had stood still.",
         ("group", "rule", "reason"),
     ),
+    "tasktrail_clock_ahead_seconds": ("gauge", "How far ours is ahead of the machine's, since that was set back.", ()),
     "tasktrail_loop_stall_seconds": ("gauge", "The longest uninterrupted step of evaluation since start.", ()),
     "tasktrail_notifications": ("counter", "Notifications by what became of them.", ("receiver", "outcome")),
     "tasktrail_notification_seconds": ("counter", "Time from decision to confirmed sending, summed.", ("receiver",)),
@@ -70,7 +71,6 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("file",),
     ),
 }
-
 
 EXPOSED: frozenset[str] = frozenset(
     name if kind == "gauge" else f"{name}_total" for name, (kind, _, _) in METRICS.items()
@@ -269,6 +269,12 @@ class Telemetry:
         """How full each bound is."""
         for bound, part in used.items():
             self.set("tasktrail_bound_used_ratio", (bound,), part)
+
+    def clock(self, ahead: float) -> None:
+        """How far our clock is ahead of the machine's."""
+        if ahead > 1.0 > self._values["tasktrail_clock_ahead_seconds"].get((), 0.0):
+            log.error("the machine's clock was set back by %.0f s: ours is ahead until it has caught up", ahead)
+        self.set("tasktrail_clock_ahead_seconds", (), ahead)
 
     def reloaded(self, problems: Sequence[str]) -> None:
         """Rule files were read again; with problems the old ones were kept."""

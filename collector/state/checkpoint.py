@@ -21,7 +21,7 @@ from typing import BinaryIO, ClassVar
 
 import msgspec
 
-from collector.model.files import regular
+from collector.model.files import identity, regular
 from collector.model.part import Part
 
 VERSION = 1
@@ -107,6 +107,10 @@ class Found(msgspec.Struct, frozen=True):
     """The highest number in use; 0: none."""
     torn: Path | None = None
     """The newest of all files, where it only ends too early: so does one whose process was killed while it wrote."""
+
+
+class RemovedError(OSError):
+    """The file that was written is not in its folder any more: what was sealed in it is gone."""
 
 
 class _DamagedError(ValueError):
@@ -247,7 +251,7 @@ class Log:
 
     def __init__(self, directory: Path, before: Found) -> None:
         """Goes on from what was found; writes nothing yet."""
-        self._directory = directory
+        self._directory, self._identity = directory, identity(directory)
         self._number = before.newest
         self._base = before.saved[0] if before.saved else None
         self._file: BinaryIO | None = None
@@ -278,6 +282,7 @@ class Log:
             after, end = self._number, self._end
         elif self._base is not None:
             after, end = self._base.number, self._base.chain[-1][1]
+        self._see_to_the_directory()
         path = self._path(self._number + 1)
         file, size = self._begun(path, Begin(VERSION, after, end))
         self.close()
@@ -308,8 +313,16 @@ class Log:
         return file, len(frame)
 
     def write(self, parts: Sequence[Part], commit: Commit) -> int:
-        """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError: none are then."""
+        """Append parts and seal them: on the disk when this returns. Gives the bytes. Raises OSError: none are then.
+
+        RemovedError: nothing that was written before is there either, and `begin` is to come, alone.
+        """
         assert self._file is not None  # noqa: S101  `begin` comes first
+        self._see_to_the_directory()
+        if identity(self._path(self._number)) is None:
+            self.close()
+            self._file = None
+            raise RemovedError(errno.ENOENT, "it was removed", str(self._path(self._number)))
         data = b"".join([*(_frame(*part) for part in parts), _frame(_COMMIT, msgspec.msgpack.encode(commit))])
         before = self._end
         try:
@@ -326,6 +339,13 @@ class Log:
             self._whole_end = self._end
             self._forget()
         return len(data)
+
+    def _see_to_the_directory(self) -> None:
+        """Raises OSError where the directory was removed, moved or replaced: the lock is with the one that was."""
+        if self._identity != identity(self._directory):
+            raise OSError(
+                errno.ENOENT, "it was removed or replaced; end the daemon and start it again", str(self._directory)
+            )
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from collector.model.errors import TasktrailError
-from collector.model.files import is_regular
+from collector.model.files import identity, is_regular
 from collector.state.checkpoint import PREFIX
 from collector.state.schema import STEPS
 
@@ -83,7 +83,7 @@ class Store:
     """One state file. `open_store` makes it; reading is from the caller's thread, writing from its own."""
 
     def __init__(self, path: Path, set_aside: str, taken_over: Mapping[str, int]) -> None:
-        self._path = path
+        self._path, self._identity = path, identity(path)
         self._set_aside, self._taken_over = set_aside, taken_over
         self._changed = threading.Condition()
         self._queue: deque[_Queued] = deque()
@@ -209,6 +209,8 @@ class Store:
     def _took(self, connection: sqlite3.Connection) -> bool:
         """Write what is under way as one transaction. Whether the disk took it; if not, it is tried again."""
         try:
+            if self._identity != identity(self._path):  # what is written to it now, nobody finds again
+                raise sqlite3.OperationalError(f"{self._path} was removed or replaced; start the daemon again")
             while (culprit := self._executed(connection)) is not None:
                 with self._changed:
                     self._under_way.remove(culprit)

@@ -13,7 +13,7 @@ from collector.alerting.rulefile import GroupSpec, load
 from collector.config.settings import Settings
 from collector.daemon import Daemon
 from collector.model.alert import Notification
-from collector.model.clock import ManualClock
+from collector.model.clock import Clock, ManualClock
 from collector.model.record import Batch
 from collector.promql import compile_expr
 from collector.shell.axis import Axis
@@ -84,10 +84,22 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
+class Machine(ManualClock):
+    """A machine whose wall clock somebody sets: it goes with the hand, and so far beside it."""
+
+    def __init__(self, at: float = T0) -> None:
+        super().__init__(at)
+        self.set_by = 0.0
+
+    def now(self) -> float:
+        """What the wall clock shows."""
+        return self.at + self.set_by
+
+
 class Running:
     """A whole daemon, as `run` starts it, on a clock that stands where the test puts it."""
 
-    def __init__(self, clock: ManualClock) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self.daemon: Daemon
@@ -96,7 +108,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, *, clock: ManualClock | None = None, **parts: object) -> AsyncIterator[Running]:
+async def running(settings: Settings, *, clock: Clock | None = None, **parts: object) -> AsyncIterator[Running]:
     """Start it on a free port, give it, stop it and wait for its end."""
     made = Running(clock or ManualClock(T0))
     began = asyncio.Event()

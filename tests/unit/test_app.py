@@ -14,13 +14,13 @@ from collector.config.settings import Bounds, Settings
 from collector.config.source_urls import parse_source
 from collector.documents import Duration
 from collector.keeping.checkpoints import Checkpoints
-from collector.model.clock import ManualClock
+from collector.model.clock import ManualClock, SteadyClock
 from collector.model.errors import ProblemsError, TasktrailError
 from collector.model.secret import Secret
 from collector.trail.keep import Bounds as TrailBounds
 from collector.wiring import doors
 from collector.wiring.plugs import Feed, feed
-from tests.unit.parts import FAILING, T0, Kept, batch, event, running, until
+from tests.unit.parts import FAILING, T0, Kept, Machine, batch, event, running, until
 
 SETTINGS = Settings(state="none", listen="127.0.0.1:0")
 
@@ -55,6 +55,23 @@ class Once:
             self.cancelled = True
 
 
+class Later:
+    """A source whose broker is on the machine's clock; it delivers one body when it is told to."""
+
+    def __init__(self, body: bytes, machine: Machine) -> None:
+        self._body, self._machine = body, machine
+        self.go = asyncio.Event()
+
+    async def run(self, intake) -> None:
+        """Be at the end, then deliver."""
+        intake.connected("reads")
+        await intake.take(batch([], received_at=self._machine.now(), is_head=True))
+        await self.go.wait()
+        now = self._machine.now()
+        await intake.take(batch([self._body], received_at=now, times=[now], is_head=True))
+        await asyncio.Event().wait()
+
+
 FAILED = event("failed", "bad", T0, error="E")
 
 
@@ -73,6 +90,68 @@ async def test_an_event_becomes_a_notification(settings, caplog) -> None:
     assert "no --external-url" in said
     assert "no --notify" not in said
     assert said.index("stopping: ") < said.index("stopped")
+
+
+@pytest.mark.parametrize("over_a_restart", [False, True])
+async def test_a_clock_that_is_set_back_blinds_nobody(settings, tmp_path, over_a_restart) -> None:
+    """What fails after it alerts at once, on the clock of a broker that was set back too; it is said."""
+    settings = msgspec.structs.replace(settings, state=str(tmp_path / "state"))
+    machine, channel = Machine(T0), Kept()
+    if over_a_restart:
+        async with running(settings, clock=SteadyClock(machine)) as made:
+            await made.daemon.push(event("sent", "before", T0), "")
+    steady = SteadyClock(machine)
+    made_of = {"feeds": (Feed(name="one", build=lambda: source),), "channels": (channel,)}
+    source = Later(event("failed", "bad", error="E"), machine)
+    if over_a_restart:
+        machine.set_by = -3600.0
+    async with running(settings, clock=steady, **made_of) as made:
+        await until(lambda: made.daemon.is_ready)
+        machine.set_by = -3600.0
+        source.go.set()
+        async with asyncio.timeout(10):
+            while not channel.sent:
+                machine.at += 0.1
+                await asyncio.sleep(0.005)
+        telemetry = made.daemon.pipeline.telemetry
+        await until(lambda: telemetry.get("tasktrail_clock_ahead_seconds") > 3500)
+    assert dict(channel.sent[0].group_labels)["alertname"] == "Failing"
+
+
+A = "redis-stream://h:1/0/a"
+
+
+@pytest.mark.parametrize(
+    ("names", "positions"),
+    [
+        ([A, "redis-stream://h:1/0/a,b"], [None, "1-0"]),
+        ([A, "redis-stream://h:1/0/b,a", A], [None, "1-0", "2-0"]),
+        ([A, "redis-stream://h:1/1/a"], [None, None]),
+        ([A, "redis-stream://h:2/0/a"], [None, None]),
+        ([A, "payments", "other", A, "payments"], [None, None, None, "1-0", "2-0"]),
+    ],
+)
+async def test_another_list_of_sources_reads_nothing_twice(settings, tmp_path, names, positions) -> None:
+    """One that is named by what it reads goes on where each of it was read to, and one that is put back where it was.
+
+    Another server's is another.
+    """
+    settings = msgspec.structs.replace(settings, state=str(tmp_path / "state"))
+    found = []
+
+    class Stream:
+        async def run(self, intake) -> None:
+            found.append(intake.position("a"))
+            intake.connected("reads")
+            bodies = [event("sent", f"{len(found)}", T0)]
+            await intake.take(batch(bodies, place="a", position=f"{len(found)}-0", is_head=True))
+            await asyncio.Event().wait()
+
+    for number, name in enumerate(names, 1):
+        async with running(settings, feeds=(Feed(name=name, build=Stream, is_tailed=True),)) as made:
+            places = made.daemon.lanes[0].axis.places
+            await until(lambda places=places, at=f"{number}-0": "a" in places and places["a"].position == at)
+    assert found == positions
 
 
 async def test_what_was_seen_is_said_once(settings, caplog) -> None:

@@ -57,6 +57,15 @@ async def test_said_again(channel, service, notification):
     assert ends == [1_790_000_340, 1_790_000_400, *[1_790_000_060] * 3]
 
 
+async def test_an_end_is_never_ahead(channel, service, notification):
+    """Where our clock is ahead of the machine's, the alert still ends there at once, after it began."""
+    channel.hand.at -= 3600
+    await channel.send(notification("resolved"))
+    await channel.close()
+    ((posted,),) = service.bodies
+    assert unix(posted["startsAt"]) <= unix(posted["endsAt"]) == 1_790_000_100 - 3600
+
+
 async def test_a_minute_later_by_itself(service, notification):
     """The channel says it again without being asked, also after a refusal in between, until it is closed."""
     config = alertmanager.at_address(f"http://127.0.0.1:{service.port}")

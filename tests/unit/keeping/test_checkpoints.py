@@ -374,6 +374,21 @@ def fails(_: int) -> None:
     raise OSError(28, "No space left on device")
 
 
+async def test_a_file_that_somebody_removed_is_written_anew(tmp_path: Path, clock: ManualClock) -> None:
+    """The next checkpoint fails, as what the file held is gone; the one after it says all in another file."""
+    first = Setup(tmp_path, clock)
+    await first.lane.take(batch([event("started", "1", T0)]))
+    assert await first.checkpoints.save()
+    for path in generations(tmp_path):
+        path.unlink()
+    assert not await first.checkpoints.save()
+    assert first.telemetry.get("tasktrail_state_failing") == 1
+    assert await first.checkpoints.save()
+    assert first.telemetry.get("tasktrail_state_failing") == 0
+    first.checkpoints._log.close()
+    assert Setup(tmp_path, clock).started() == 1
+
+
 async def test_a_state_that_cannot_be_used_leads_to_the_one_before(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

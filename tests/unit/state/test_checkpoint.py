@@ -230,3 +230,22 @@ def test_a_file_has_its_name_when_it_has_its_first_frame(tmp_path: Path, monkeyp
     written(tmp_path).close()
     assert seen == [checkpoint.Found((), (), (), 0)]
     assert (found(tmp_path).newest, found(tmp_path).problems) == (1, ())
+
+
+def test_a_directory_that_was_replaced_is_not_written_to(tmp_path: Path) -> None:
+    """It may be another daemon's by now; back in its place it is."""
+    place, aside = tmp_path / "state", tmp_path / "aside"
+    place.mkdir()
+    log = written(place, ("one", True))
+    place.rename(aside)
+    for _ in range(2):
+        for deed in (log.begin, lambda: log.write([("a.b", b"two")], commit(1.0))):
+            with pytest.raises(OSError, match="removed or replaced"):
+                deed()
+        place.mkdir(exist_ok=True)
+    assert list(place.iterdir()) == []
+    place.rmdir()
+    aside.rename(place)
+    log.write([("a.b", b"two")], commit(1.0))
+    log.close()
+    assert contents(place) == ["one", "two"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -304,3 +305,28 @@ def test_values_of_another_kind_are_left_out_and_counted(tmp_path):
     found = rows.found(store)
     assert (found.numbers, [one.row for one in found.unsent], found.unread) == ({"alive": 1.5}, [0], 4)
     assert store.close()
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_what_goes_to_a_file_that_is_gone_is_not_durable(tmp_path, monkeypatch, is_replaced):
+    """Nobody finds it again; back in its place it takes what waited."""
+    monkeypatch.setattr(stores, "RETRY_SECONDS", 0.05)
+    place, aside = tmp_path / "state", tmp_path / "aside"
+    place.mkdir()
+    store = open_store(place, "x")
+    store.put(PUT, "1", b"a")
+    assert await store.durable(seconds=20)
+    place.rename(aside)
+    if is_replaced:
+        place.mkdir()
+        (place / FILE).touch()
+    store.put(PUT, "2", b"b")
+    assert not await store.durable(seconds=0.2)
+    assert "removed or replaced" in store.health.error
+    if is_replaced:
+        assert (place / FILE).stat().st_size == 0
+        shutil.rmtree(place)
+    aside.rename(place)
+    assert await store.durable(seconds=20)
+    assert acks(place) == {"1": b"a", "2": b"b"}
+    store.close()
