@@ -44,6 +44,8 @@ _FLAG = Option(("true", "false"))
 _FORM = Option(("native", "messages"))
 _START = Option(("oldest", "newest", "stop"))
 """Where reading goes on where the broker no longer has the position."""
+FILES = frozenset(("ssl_cafile", "ssl_certfile", "ssl_keyfile"))
+"""Options that are paths."""
 _TEXT = Option()
 _SECRET = Option(is_secret=True)
 

@@ -10,22 +10,34 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from collector.config.mappings import MappingDocument, compiled
+from collector.config.schemes import FILES, SCHEMES
 from collector.config.source_urls import SourceUrl, UrlError, parse_source
 from collector.documents import Duration, Place, Url, read
 from collector.documents.reader import Rest
 from collector.documents.scalars import parse_url
 from collector.documents.substitute import secret
 from collector.model.errors import Problem, ProblemsError
-from collector.model.files import read_text
+from collector.model.files import is_regular, read_text
 from collector.model.secret import Secret
 
 DEFAULT_LISTEN = "127.0.0.1:9810"
 _MAX_SECRET_BYTES = 65_536
+
+_PATHS: Mapping[str, str] = {
+    "rules": "shipped",
+    "tasks": "",
+    "routes": "",
+    "state": "none",
+    "token_file": "",
+    "tls_cert_file": "",
+    "tls_key_file": "",
+}
+"""The settings that are paths, each with the word that is none."""
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -53,7 +65,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in the file as it stands here."""
+    """What stands in the file as it stands here, but for paths: there they are relative to the file's folder."""
 
     rules: tuple[str, ...] = ("shipped",)
     """Paths of rule files, or `shipped`."""
@@ -138,16 +150,17 @@ def load(path: str, text: str, environ: Mapping[str, str]) -> Settings:
 def load_parts(path: str, text: str, environ: Mapping[str, str]) -> tuple[Settings, list[Problem]]:
     """What of a configuration file is right, and every problem in it. Raises ProblemsError where nothing is.
 
-    Secret files are read here, relative to the file's directory.
+    Paths are relative to the file's folder, those of secret files, too, which are read here.
     """
-    read_file = partial(_read_file, Path(path).parent)
+    folder = Path(path).parent if is_regular(path) else Path()  # a pipe has none of its own
+    read_file = partial(_read_file, folder)
     document, problems = read(path, text, _Document, environ=environ, read_file=read_file)
     sources = _sources(document.sources, problems, read_file)
     place = document.place
     problems += [place.at("sources", index).problem(message) for index, message in _repeated(sources)]
     settings = Settings(
-        sources=tuple(source for source in sources if source is not None),
-        **{name: getattr(document, name) for name in _Written.__struct_fields__},
+        sources=tuple(_source_beside(folder, source) for source in sources if source is not None),
+        **{name: _beside(folder, getattr(document, name), _PATHS.get(name)) for name in _Written.__struct_fields__},
     )
     message = _listen_problem(settings.listen)
     if message:
@@ -233,6 +246,20 @@ def _sources(
                 problems.append(place.problem(message))
             found.append(None)
     return found
+
+
+def _beside(folder: Path, value: Any, word: str | None) -> Any:
+    """A setting with its paths relative to the folder; `word`: what is no path, None where nothing of it is one."""
+    if isinstance(value, tuple):
+        return tuple(_beside(folder, one, word) for one in value)
+    return value if word is None or value in (None, "", word) else str(folder / value)
+
+
+def _source_beside(folder: Path, source: SourceUrl) -> SourceUrl:
+    """The same for a source: its certificates, and the file or socket that it reads. Its name is as it was."""
+    options = {key: str(folder / text) if key in FILES else text for key, text in source.options.items()}
+    path = source.path if SCHEMES[source.scheme].port else tuple(str(folder / part) for part in source.path)
+    return msgspec.structs.replace(source, options=options, path=path)
 
 
 def _repeated(sources: list[SourceUrl | None] | list[SourceUrl]) -> list[tuple[int, str]]:

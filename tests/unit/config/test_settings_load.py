@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from collector.config.settings import Overrides, Settings, load, override
@@ -72,6 +74,31 @@ def test_missing_secret_file():
     assert problems("notify:\n- file:/none") == [
         "c.yaml:2:3: the secret file /none cannot be used: No such file or directory: check the path and its rights"
     ]
+
+
+def test_paths_are_relative_to_the_file():
+    """A configuration names files beside it, wherever one is; words that are no paths stay, and so do whole paths."""
+    text = (
+        "sources: ['kafka://h/t?ssl_cafile=ca.pem', 'unix:///run/s', 'file:in/x.ndjson', 'stdin:']\n"
+        "rules: [shipped, rules.yaml, /etc/r]\ntasks: ../tasks.yaml\nroutes: ''\nstate: none\n"
+        "token_file: token\ntls_cert_file: tls.pem\n"
+    )
+    found = load("conf/c.yaml", text, {})
+    assert (found.rules, found.state, found.routes) == (("shipped", "conf/rules.yaml", "/etc/r"), "none", "")
+    assert (found.tasks, found.token_file, found.tls_cert_file) == ("conf/../tasks.yaml", "conf/token", "conf/tls.pem")
+    assert load("conf/c.yaml", "state: here", {}).state == "conf/here"
+    kafka, unix, file, stdin = found.sources
+    assert kafka.options["ssl_cafile"] == "conf/ca.pem"
+    assert (unix.path, file.path, stdin.path) == (("/run/s",), ("conf/in/x.ndjson",), ())
+    assert file.name == "file://in/x.ndjson"
+    assert override(found, Overrides(rules=("mine.yaml",), tasks="t.yaml")).rules == ("mine.yaml",)
+
+
+def test_a_pipe_has_no_folder(tmp_path):
+    """What a shell hands over as a pipe names files from where it was called."""
+    pipe = tmp_path / "c.yaml"
+    os.mkfifo(pipe)
+    assert load(str(pipe), "tasks: t.yaml", {}).tasks == "t.yaml"
 
 
 def test_names_are_unique():
