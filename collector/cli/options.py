@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from collector.cli.refused import Layout, layout
 from collector.config.settings import Overrides, Settings, load_parts, override_parts
 from collector.documents import substitute
 from collector.model.errors import Problem, ProblemsError
@@ -38,27 +39,31 @@ def secret(text: str) -> Secret:
 
 def read(path: str) -> Settings:
     """The settings of a configuration file. Raises ProblemsError."""
-    found, problems = _read_parts(path)
-    if problems:
-        raise ProblemsError(problems)
-    return found
+    found = _read_parts(path)
+    if found.known:
+        raise ProblemsError(found.known)
+    return found.settings
 
 
-def _read_parts(path: str) -> tuple[Settings, list[Problem]]:
-    """What of the file is right, and what is not."""
+def _read_parts(path: str) -> Layout:
+    """What of the file is right, what is not, and where it stands."""
     try:
-        return load_parts(path, read_text(path), os.environ)
+        text = read_text(path)
+        return layout(path, text, *load_parts(path, text, os.environ))
     except (OSError, UnicodeDecodeError) as error:
-        return Settings(), [unread(path, error)]
+        return Layout(known=[unread(path, error)])
     except ProblemsError as error:
-        return Settings(), list(error.problems)
+        return Layout(known=list(error.problems))
 
 
-def settings(arguments: argparse.Namespace) -> tuple[Settings, list[Problem]]:
-    """The configuration file, if any, with the command line laid over it: what is right of both, and what is not."""
-    base, problems = _read_parts(arguments.config) if arguments.config else (Settings(), [])
+def settings(arguments: argparse.Namespace) -> tuple[Settings, list[Problem], Layout]:
+    """The configuration file, if any, with the command line laid over it: what is right of both, and what is not.
+
+    And the file's layout, for problems that are found later.
+    """
+    base = _read_parts(arguments.config) if arguments.config else Layout()
     merged, wrong = override_parts(
-        base,
+        base.settings,
         Overrides(
             sources=tuple(arguments.source),
             rules=tuple(arguments.rules),
@@ -72,4 +77,4 @@ def settings(arguments: argparse.Namespace) -> tuple[Settings, list[Problem]]:
             public_metrics=arguments.public_metrics,
         ),
     )
-    return merged, problems + wrong
+    return merged, [*base.known, *base.placed(wrong)], base

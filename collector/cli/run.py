@@ -70,14 +70,17 @@ def take_descriptors() -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT; a second one ends at once. 0 after a clean stop, 70 where a bug ended it."""
-    settings, problems = options.settings(arguments)
+    settings, problems, layout = options.settings(arguments)
     if problems:
-        raise ProblemsError(problems + unusable(settings))
+        raise ProblemsError(problems + layout.placed(unusable(settings)))
     log_to_stderr(settings.log)
     warn(settings)
     take_descriptors()
     heap.wish()
-    return uvloop.run(_supervised(settings))
+    try:
+        return uvloop.run(_supervised(settings))
+    except ProblemsError as error:
+        raise ProblemsError(layout.placed(error.problems)) from error
 
 
 def warn(settings: Settings) -> None:

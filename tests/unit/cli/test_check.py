@@ -137,6 +137,24 @@ def test_what_run_refuses(capsys, tmp_path, monkeypatch):
     assert "hunter2" not in "".join(err)
 
 
+@pytest.mark.parametrize(
+    ("options", "further"),
+    [([], []), (["--notify", "nonsense://x"], ["--notify:1:1"]), (["--listen", "x"], ["--listen:1:1"])],
+)
+def test_run_says_the_places_that_check_says(capsys, tmp_path, options, further):
+    """A start that is refused names the same places in the configuration, and the command line by its options."""
+    path = tmp_path / "c.yaml"
+    path.write_text("labels: [tenant]\nnotify: ['log:', 'nonsense://']\nrules: [none]\ntasks: none.yaml\n")
+    code, _, err = check(capsys, path)
+    assert (code, [line.split(": ")[0] for line in err[:-1]]) == (
+        1,
+        [f"{path}:{at}" for at in ("1:9", "2:18", "3:9", "4:8")],
+    )
+    assert main(["run", "--state", "none", "-c", str(path), *options]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert {line.split(": ")[0] for line in told} == {line.split(": ")[0] for line in err[:-1]} | {*further}
+
+
 def test_rules_and_their_configuration_together(capsys, tmp_path):
     """Labels that a configuration takes from events are known to the rules that are checked with it."""
     (tmp_path / "tasktrail.yaml").write_text("labels: [tenant]\n")

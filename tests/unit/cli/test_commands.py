@@ -466,9 +466,8 @@ def test_a_start_says_every_problem_at_once(call, tmp_path) -> None:
     code, out, err = call("run", "-c", path, *options, "--token-file", "/none/token")
     assert (code, out) == (2, "")
     assert [line.split(": ")[0] for line in err.splitlines()] == [
-        *("--source:1:1", "--source:2:1", "/none/rules:1:1", "/none/token:1:1"),
+        *("--notify:1:1", "--source:1:1", "--source:2:1", "/none/rules:1:1", "/none/token:1:1"),
         *(f"{path}:{at}" for at in ("1:8", "2:9", "3:21")),
-        "notify:1:1",
     ]
 
 
