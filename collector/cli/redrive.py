@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -96,7 +96,7 @@ def main(arguments: argparse.Namespace, asked: dict[str, str]) -> int:
     url = _target(arguments.target)
     work = _Work(arguments, client.Client(arguments), asked)
     try:
-        result = asyncio.run(work.run(redriven_on(url), KINDS[url.scheme], _allowed(url)))
+        result = asyncio.run(work.run(redriven_on(url), KINDS[url.scheme], _targets(url)))
     except SourceError as error:
         raise TasktrailError(f"--target: {error}; the same command goes on from here") from error
     if arguments.json:
@@ -136,9 +136,15 @@ class _Work:
                 "--concurrency waits until some have ended, for as long as --canary says: not with --canary 0s"
             )
 
-    async def run(self, broker: Broker, kind: Kind, allowed: Callable[[str], bool]) -> Result:
-        """Count, send one, then the rest. Raises SourceError and TasktrailError."""
-        plan = redrive.plan(self._records(), kind, allowed, self._arguments.lies_in)
+    async def run(self, broker: Broker, kind: Kind, targets: Sequence[str]) -> Result:
+        """Count, send one, then the rest. `targets`: globs. Raises SourceError and TasktrailError."""
+        plan = redrive.plan(
+            self._records(),
+            kind,
+            lambda name: any(fnmatchcase(name, glob) for glob in targets),
+            self._arguments.lies_in,
+            targets[0] if len(targets) == 1 else "",
+        )
         self._result.refused = plan.refused
         try:
             await broker.open(writes=not self._arguments.dry_run)
@@ -335,6 +341,6 @@ def _target(text: str) -> SourceUrl:
     return url
 
 
-def _allowed(url: SourceUrl) -> Callable[[str], bool]:
-    items = url.items or (tuple(url.path[-1].split(",")) if url.scheme.startswith("amqp") else ())
-    return lambda name: any(fnmatchcase(name, glob) for glob in items)
+def _targets(url: SourceUrl) -> tuple[str, ...]:
+    """Globs of the topics, streams or queues that may be written to."""
+    return url.items or (tuple(url.path[-1].split(",")) if url.scheme.startswith("amqp") else ())

@@ -73,22 +73,26 @@ _REFUSALS: tuple[tuple[Callable[[Fields], bool], str], ...] = (
 )
 
 
-def plan(records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool], lies_in: str = "") -> Plan:
+def plan(
+    records: Iterable[Fields], kind: Kind, allowed: Callable[[str], bool], lies_in: str = "", named: str = ""
+) -> Plan:
     """What can be redriven over a target of a kind; `allowed`: which topics, streams or queues may be written to.
 
-    `lies_in`: on RabbitMQ the queue in which messages lie whose record names only an exchange.
+    `lies_in`: on RabbitMQ the queue in which messages lie whose record names only an exchange. `named`: the one topic,
+    stream or queue that may be written to, where it is one: a task that was in it came from there, if nothing tells
+    another origin.
     """
     letters: list[Letter] = []
     refused: Counter[str] = Counter()
     for one in sorted(records, key=lambda one: (one["at"], one["id"])):
         why = next((reason for holds, reason in _REFUSALS if holds(one)), "")
-        letter = None if why else _letter(one, kind, lies_in)
+        letter = None if why else _letter(one, kind, lies_in, named)
         if letter is None:
             refused[why or _elsewhere(one["place"], kind)] += 1
         elif not letter.place:
             refused["RabbitMQ: say with --from in which queue it lies: its record names only the exchange"] += 1
         elif not letter.target:
-            refused["where it came from is not known"] += 1
+            refused[f"where it came from is not known: {_UNTOLD[kind]}{_perhaps(one)}"] += 1
         elif not allowed(letter.target):
             refused[f"its origin {letter.target} is not named in --target"] += 1
         else:
@@ -110,12 +114,33 @@ def _elsewhere(place: str, kind: Kind) -> str:
     return by_hand or f"it does not lie in {_WORDS[kind]}: name a target of its own kind"
 
 
-def _letter(one: Fields, kind: Kind, lies_in: str) -> Letter | None:
+# what of a message would have told its origin; elsewhere its place does
+_UNTOLD: Mapping[Kind, str] = {
+    "kafka": "it has no header such as kafka_dlt-original-topic",
+    "redis-stream": "it has no field original_stream, original-stream or stream",
+    "rabbitmq": "its x-death names no queue",
+}
+
+
+def _perhaps(one: Fields) -> str:
+    """What somebody may say of the origin who knows it."""
+    queue = _queue(one)
+    return f"; if it was {queue}, name that alone in --target" if queue else ""
+
+
+def _queue(one: Fields) -> str:
+    """The queue that its task was in, where that is another one than it lies in now."""
+    return "" if one["queue"] in (one["place"], one["place"].rpartition("/")[0]) else str(one["queue"])
+
+
+def _letter(one: Fields, kind: Kind, lies_in: str, named: str) -> Letter | None:
     """The letter of a record that lies in a place of this kind, by the form of place and receipt."""
     place, receipt = one["place"], one["receipt"]
     found = _LETTERS[kind](one["origin"], place, receipt)
     if found is None:
         return None
+    if not found[0] and _queue(one) == named:
+        found = (named, None)
     if kind == "rabbitmq":  # what comes over an exchange has died there: where it lies now, no record says
         place = lies_in or ("" if "/" in place else place)
     said = {"place": place, **{name: one[name] for name in ("id", "task_id", "source", "receipt")}}

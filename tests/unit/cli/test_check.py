@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from collector.cli import run
 from collector.cli.main import main
 
 UNIT = Path(__file__).parents[1]
@@ -141,8 +142,9 @@ def test_what_run_refuses(capsys, tmp_path, monkeypatch):
     ("options", "further"),
     [([], []), (["--notify", "nonsense://x"], ["--notify:1:1"]), (["--listen", "x"], ["--listen:1:1"])],
 )
-def test_run_says_the_places_that_check_says(capsys, tmp_path, options, further):
+def test_run_says_the_places_that_check_says(capsys, tmp_path, monkeypatch, options, further):
     """A start that is refused names the same places in the configuration, and the command line by its options."""
+    monkeypatch.setattr(run, "log_to_stderr", lambda _wanted: None)  # it would outlive the test
     path = tmp_path / "c.yaml"
     path.write_text("labels: [tenant]\nnotify: ['log:', 'nonsense://']\nrules: [none]\ntasks: none.yaml\n")
     code, _, err = check(capsys, path)

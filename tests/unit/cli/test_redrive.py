@@ -15,7 +15,7 @@ from collector.redrive.message import GONE, Message
 
 RECORD = {
     "at": 1.0, "source": "s", "state": "open", "is_virtual": False, "place": "pay-dlt/0",
-    "origin": {"topic": "pay", "partition": 0},
+    "origin": {"topic": "pay", "partition": 0}, "queue": "pay",
 }  # fmt: skip
 
 
@@ -285,6 +285,16 @@ def test_what_cannot_be_meant_is_refused(stage, capsys, more, said):
     assert call("--task", "x", *more) == 2
     assert said in capsys.readouterr().err
     assert broker.opened is None
+
+
+@pytest.mark.parametrize(("target", "sent"), [("pay", 5), ("p*", 4), ("pay,other", 4)])
+def test_a_target_that_is_one_name_is_an_origin(stage, capsys, target, sent):
+    """What nothing tells the origin of goes to the queue of its task, where that alone is named."""
+    daemon, broker, call = stage
+    daemon.records["r1"]["origin"] = {}
+    code = call("--task", "x", "--canary", "0s", "--target", f"kafka://h:9092/{target}")
+    assert (code, len(broker.written)) == (int(sent < 5), sent)
+    assert ("1 not: where it came from is not known" in capsys.readouterr().out) == (sent < 5)
 
 
 def test_what_may_not_be_written_to_is_not(stage, capsys):

@@ -9,7 +9,7 @@ from collector.model.redrive import Mark
 
 KAFKA = {
     "id": "k", "task_id": "t", "source": "s", "at": 1.0, "state": "open", "is_virtual": False, "place": "pay-dlt/0",
-    "receipt": "7", "origin": {"topic": "pay", "partition": 2},
+    "receipt": "7", "origin": {"topic": "pay", "partition": 2}, "queue": "pay",
 }  # fmt: skip
 STREAM = {
     **KAFKA,
@@ -63,7 +63,11 @@ def test_what_lies_in_a_queue_goes_back_to_the_queue_it_died_in(kind, change, pl
         ({"state": "expired"}, "its place should have deleted it by now"),
         ({"is_virtual": True}, "nothing keeps its message"),
         ({"place": ""}, "where it lies is not known"),
-        ({"origin": {}}, "where it came from is not known"),
+        (
+            {"origin": {}},
+            "it has no header such as kafka_dlt-original-topic; if it was pay, name that alone in --target",
+        ),
+        ({"origin": {}, "queue": "pay-dlt"}, "it has no header such as kafka_dlt-original-topic"),
         ({"origin": {"topic": "other"}}, "its origin other is not named in --target"),
         ({"place": "jobs.XQ"}, "Dramatiq: name the target"),
         ({"place": "rq:failed:work"}, "RQ: name the target"),
@@ -78,6 +82,25 @@ def test_what_cannot_go_back_has_a_reason(change, why):
     assert found.letters == []
     ((said, count),) = found.refused.items()
     assert (why in said, count) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "record", "change", "target"),
+    [
+        ("redis-stream", STREAM, {}, "pay"),
+        ("kafka", KAFKA, {}, "pay"),
+        ("redis-stream", STREAM, {"queue": "other"}, None),
+        ("redis-stream", STREAM, {"queue": "pay:dead"}, None),
+        ("redis-stream", STREAM, {"queue": ""}, None),
+        ("redis-stream", STREAM, {"origin": {"topic": "other"}}, "other"),
+    ],
+)
+def test_of_an_untold_origin_the_target_decides(kind, record, change, target):
+    """Where it names the one queue that the task was in; where that is not known, or the dead place, nothing does."""
+    name = change.get("queue", "pay")
+    found = plan([{**record, "origin": {}, **change}], kind, anything, named="pay" if name == "other" else name)
+    assert [(one.target, one.partition) for one in found.letters] == ([(target, None)] if target else [])
+    assert not plan([{**record, "origin": {}}], kind, anything).letters
 
 
 def test_the_first_to_die_goes_first():
