@@ -159,7 +159,9 @@ def _settings(path: str, text: str) -> tuple[Settings, list[Problem]]:
 
 
 def _routes(path: str, text: str) -> tuple[Routing, list[Problem]]:
-    return load_routes(path, text)
+    routing, problems = load_routes(path, text)
+    unserved = targets.unserved(routing)
+    return routing, [problem for problem in problems if not any(place.holds(problem) for place in unserved)]
 
 
 def _nothing(path: str, _text: str) -> tuple[Whole, list[Problem]]:

@@ -331,14 +331,13 @@ def _ends(trail: dict[str, Any]) -> _Ends:
 
 
 def _target(text: str) -> SourceUrl:
+    if text.partition(":")[0].lower() not in KINDS:
+        message = f"only {', '.join(f'{name}://' for name in KINDS)} are redriven on"
+        raise TasktrailError(f"--target: {message}; the runbook says what to do by hand elsewhere")
     try:
-        url = parse_source(text, {}, options.secret)
+        return parse_source(text, {}, options.secret)
     except UrlError as error:
         raise TasktrailError(f"--target: {error}") from error
-    if url.scheme not in KINDS:
-        message = f"only {', '.join(f'{name}://' for name in KINDS)} are redriven on"
-        raise TasktrailError(f"--target: {url.scheme}: {message}; the runbook says what to do by hand elsewhere")
-    return url
 
 
 def _targets(url: SourceUrl) -> tuple[str, ...]:

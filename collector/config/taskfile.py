@@ -76,8 +76,16 @@ def _contract(task: _TaskDocument, defaults: _Terms | None, problems: list[Probl
         queue=task.queue,
         **{name: _value(value) for name, value in terms.items() if value is not None},
     )
-    problems += [task.place.at(key).problem(message) for key, message in _wrong(contract, terms)]
+    is_silent = terms["semantics"] is None and not any(
+        _is_misread(one.place, "semantics", problems) for one in (task, defaults) if one is not None
+    )
+    problems += [task.place.at(key).problem(message) for key, message in _wrong(contract, is_silent=is_silent)]
     return contract
+
+
+def _is_misread(place: Place, key: str, problems: list[Problem]) -> bool:
+    """Whether what is written there is a problem already."""
+    return place.has(key) and any(map(place.at(key).holds, problems))
 
 
 def _term(task: _TaskDocument, defaults: _Terms | None, name: str) -> object:
@@ -93,10 +101,10 @@ def _value(value: object) -> Any:
     return float(value) if isinstance(value, Duration) else value
 
 
-def _wrong(contract: Contract, terms: dict[str, object]) -> list[tuple[str, str]]:
-    """Key and message of what only the whole contract can tell."""
+def _wrong(contract: Contract, *, is_silent: bool) -> list[tuple[str, str]]:
+    """Key and message of what only the whole contract can tell; `is_silent`: of its semantics nothing is written."""
     found = []
-    if terms["semantics"] is None:
+    if is_silent:
         found.append(("match", "no `semantics`: write must_complete, or best_effort for what may be dropped"))
     if contract.semantics == "must_complete" and contract.owner == UNASSIGNED:
         found.append(("semantics", "what must be completed needs an `owner` who repairs it"))

@@ -54,8 +54,14 @@ def misspelt(routing: Routing, known: Collection[str]) -> list[Problem]:
         for route in walk(routing.route)
         if route.place is not None and route.place.has("group_by")
         for index, name in enumerate(route.group_by or ())
-        if name not in known and (near := get_close_matches(name, known, 1, _NEAR))
+        if name not in known and (near := _near(name, known))
     ]
+
+
+def _near(name: str, known: Collection[str]) -> list[str]:
+    """The names that were likely meant: two letters that changed places are one slip, however short the name."""
+    swapped = (name[:at] + name[at + 1] + name[at] + name[at + 2 :] for at in range(len(name) - 1))
+    return get_close_matches(name, known, 1, _NEAR) or [one for one in swapped if one in known]
 
 
 def _below(parent: Route, above: tuple[Matcher, ...]) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from collector.channels import ChannelConfig
+from collector.documents import Place
 from collector.documents.reader import Plain
 from collector.gotext import Library
 from collector.model.errors import ChannelError, Problem, ProblemsError
@@ -164,6 +165,11 @@ def undone(routing: Routing, *, reads_secrets: bool = False) -> list[Problem]:
                 spec.place.problem(f"a template of this target asks for what no message has: {one}") for one in misread
             ]
     return found
+
+
+def unserved(routing: Routing) -> list[Place]:
+    """The targets of kinds that are not served; `undone` says it, and nothing else of them needs a word."""
+    return [spec.place for spec in _specs(routing) if KINDS[spec.kind].build is None]
 
 
 def lacking(routing: Routing) -> list[Problem]:

@@ -274,6 +274,7 @@ def test_a_broker_that_fails_ends_the_call_with_a_sentence(stage, capsys):
     ("more", "said"),
     [
         (("--target", "celery+redis://h/0"), "only kafka://, redis-stream://"),
+        (("--target", "redis://h/0/orders"), "only kafka://, redis-stream://"),
         (("--target", "kafka://h"), "--target: "),
         (("--canary", "soon"), "--canary soon: "),
         (("--concurrency", "2", "--canary", "0s"), "not with --canary 0s"),

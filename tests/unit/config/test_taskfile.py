@@ -61,7 +61,8 @@ def test_what_was_looked_up_is_bounded(monkeypatch):
 
 
 WRONG = {
-    "semantics: sometimes": (2, "must_complete"),
+    "semantics: sometimes": (3, "must_complete"),
+    "semantics: null": (2, "no `semantics`"),
     "owner: x": (2, "no `semantics`"),
     "semantics: must_complete": (3, "needs an `owner`"),
     "semantics: best_effort\n    objective: 0.9": (4, "add the `deadline`"),

@@ -163,12 +163,14 @@ def test_misspelt_labels_are_named_once() -> None:
     """One that is nearly a known label is named where it is written; any other may come with alerts from outside."""
     text = """route:
   receiver: a
-  group_by: [alertname, tsk, customer]
+  group_by: [alertname, tsk, customer, taks, tsak]
   routes: [{matchers: [x=y]}, {matchers: [y=z], group_by: [task, queu]}]
 receivers: [{name: a}]
 """
     assert [str(one) for one in misspelt(load("routes.yaml", text), {"alertname", "task", "queue", "cluster"})] == [
         "routes.yaml:3:25: no rule or metric has a label `tsk`: did you mean `task`?",
+        "routes.yaml:3:40: no rule or metric has a label `taks`: did you mean `task`?",
+        "routes.yaml:3:46: no rule or metric has a label `tsak`: did you mean `task`?",
         "routes.yaml:4:66: no rule or metric has a label `queu`: did you mean `queue`?",
     ]
 
