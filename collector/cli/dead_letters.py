@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -144,6 +145,8 @@ def _judge(arguments: argparse.Namespace) -> int:
     else:
         unkept = found.get("unkept", "")
         print(f"{count} {state}" + (f"; {unkept}" if unkept else ""))
+    for was, corrected in Counter(found.get("corrected", {}).values()).items():
+        print(f"{corrected} of them had been {shown(was)} before")
     return 0
 
 

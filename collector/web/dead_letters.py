@@ -147,15 +147,19 @@ async def resolve(request: web.Request) -> web.StreamResponse:
 
 
 async def _judge(request: web.Request, given: _Judged, state: str) -> web.StreamResponse:
-    """Take a verdict down, and answer once it is on the disk. 404 where there is none such, 409 where one cannot."""
+    """Take a verdict down, and answer once it is on the disk. 404 where there is none such, 409 where one cannot.
+
+    `corrected`: what those had ended as before that had a verdict already.
+    """
     view = request.app[VIEW]
     try:
         verdict = checked(Verdict(state=state_of(state), actor=given.actor, reason=given.reason, ticket=given.ticket))
     except ValueError as error:
         raise v2.Refused({"error": str(error)}) from error
     names = await _names(view.ledger, given, state, view.now())
+    before = {one.id: one.state for one in map(view.ledger.records.__getitem__, names) if one.is_ended}
     if given.dry_run:
-        return answers.json({"dead_letters": list(names), "is_kept": False})
+        return answers.json({"dead_letters": names, "is_kept": False, "corrected": before})
     judged: list[DeadLetter] = []
     for number, name in enumerate(names, 1):
         try:
@@ -167,7 +171,9 @@ async def _judge(request: web.Request, given: _Judged, state: str) -> web.Stream
             await asyncio.sleep(0)
     view.woken()
     unkept = await view.unkept()
-    return answers.json({"dead_letters": [listed(one) for one in judged], "is_kept": not unkept, "unkept": unkept})
+    corrected = {one.id: before[one.id] for one in judged if one.id in before}
+    said = {"is_kept": not unkept, "unkept": unkept, "corrected": corrected}
+    return answers.json({"dead_letters": [listed(one) for one in judged], **said})
 
 
 async def _names(ledger: Ledger, given: _Judged, state: str, now: float) -> list[str]:

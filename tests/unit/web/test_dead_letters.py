@@ -194,6 +194,23 @@ async def test_what_has_ended_cannot_be_acked(asked) -> None:
     assert (status, "is discarded, and cannot become acknowledged" in body["error"]) == (409, True)
 
 
+async def test_a_verdict_on_a_verdict_says_what_it_corrects(asked, capsys) -> None:
+    """What had ended is named with what it was, in the answer, in the command and before anything is written."""
+    name, other = await asked.name("m1"), await asked.name("p1")
+    await asked.post("resolve", ids=[name], actor="bob", state="compensated", reason="paid back")
+    status, body = await asked.post(
+        "resolve", ids=[name, other], actor="ann", state="discarded", reason="x", dry_run=True
+    )
+    assert (status, body["corrected"]) == (200, {name: "compensated"})
+    assert await asked.call("resolve", name, other, "--as", "discarded", "-r", "old", "-a", "ann") == 0
+    assert capsys.readouterr().out == "2 discarded\n1 of them had been compensated before\n"
+    assert await asked.call("resolve", name, "--as", "redriven", "-r", "sent", "-a", "ann", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["corrected"] == {name: "discarded"}
+    assert (await asked.post("resolve", ids=[await asked.name("p2")], actor="ann", state="redriven", reason="x"))[1][
+        "corrected"
+    ] == {}
+
+
 async def test_verdicts_are_writes(asked) -> None:
     """Another site's page may not give them, as it may not make silences."""
     headers = {"Origin": "https://elsewhere.example"}
