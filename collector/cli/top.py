@@ -59,21 +59,23 @@ def _rate(value: float) -> str:
 
 
 _BY_TASK, _BY_QUEUE = "by (task, queue)", "by (queue, source)"
+_SEEN = '{source!=""}'
+"""Of what a source told: the zeros that contracts and rules make series begin with have none."""
 PARTS: dict[str, Part] = {
     "tasks": Part(
         ("task", "queue"),
         (
-            Column("in_flight", "in flight", f"sum {_BY_TASK} (tasks_in_flight)", _count),
-            Column("started_per_second", "started/s", f"sum {_BY_TASK} (rate(task_started_total[1m]))", _rate),
-            Column("failed", "failed in 5m", f"sum {_BY_TASK} (increase(task_failed_total[5m]))", _count),
-            Column("retried", "retried in 5m", f"sum {_BY_TASK} (increase(task_retried_total[5m]))", _count),
+            Column("in_flight", "in flight", f"sum {_BY_TASK} (tasks_in_flight{_SEEN})", _count),
+            Column("started_per_second", "started/s", f"sum {_BY_TASK} (rate(task_started_total{_SEEN}[1m]))", _rate),
+            Column("failed", "failed in 5m", f"sum {_BY_TASK} (increase(task_failed_total{_SEEN}[5m]))", _count),
+            Column("retried", "retried in 5m", f"sum {_BY_TASK} (increase(task_retried_total{_SEEN}[5m]))", _count),
             Column(
                 "p95_run_seconds",
                 "p95 run",
-                "histogram_quantile(0.95, sum by (task, queue, le) (rate(task_run_seconds_bucket[5m])))",
+                f"histogram_quantile(0.95, sum by (task, queue, le) (rate(task_run_seconds_bucket{_SEEN}[5m])))",
                 humanize_duration,
             ),
-            Column("dead_letters", "dead letters", f"sum {_BY_TASK} (dead_letters_open)", _count),
+            Column("dead_letters", "dead letters", f"sum {_BY_TASK} (dead_letters_open{_SEEN})", _count),
         ),
         ("alerts", "dead_letters", "failed", "started_per_second"),
     ),
