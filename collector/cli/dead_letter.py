@@ -45,6 +45,12 @@ def _lies(one: Row) -> str:
     return _with(one, ("", "place"), ("at", "receipt"), joined=" ")
 
 
+def _error(one: Row) -> str:
+    """Class and message; the class once, where the message begins with it."""
+    is_said = f"{one['message']}:".startswith(f"{one['error']}:")
+    return _with(one, *(() if is_said else (("", "error"),)), ("", "message"), joined=": ")
+
+
 def _came_from(one: Row) -> str:
     return ", ".join(f"{name} {shown(str(value))}" for name, value in one["origin"].items())
 
@@ -61,7 +67,7 @@ def _begins(one: Row) -> str:
 _WORDS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("task", lambda one: _with(one, ("", "task"), ("in queue", "queue"), ("from", "source"))),
     ("task id", lambda one: _with(one, ("", "task_id"))),
-    ("error", lambda one: _with(one, ("", "error"), ("", "message"), joined=": ")),
+    ("error", _error),
     ("raised in", lambda one: _with(one, ("", "frame"))),
     ("cause", lambda one: _with(one, ("fingerprint", "fingerprint"))),
     ("attempts", lambda one: _with(one, ("", "attempts"), ("the last on", "worker"))),
@@ -70,7 +76,8 @@ _WORDS: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("trace", lambda one: _with(one, ("", "trace_id"))),
     ("owner", lambda one: _with(one, ("", "owner"), ("to be reviewed by", "review_by"))),
     ("came from", _came_from),
-    ("lies in", _lies),
+    ("lies in", lambda one: "" if one["state"] == "redriven" else _lies(one)),
+    ("lay in", lambda one: _lies(one) if one["state"] == "redriven" else ""),
     ("deleted", _deleted),
     ("message", _begins),
 )

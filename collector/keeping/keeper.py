@@ -120,7 +120,7 @@ class Keeper:
             past = waiting.get((alert.fingerprint, alert.active_at))
             known = told.get(alert.fingerprint) if past is None else past.alert
             if alert.state == "resolved" and known and known.state == "firing" and known.active_at <= alert.active_at:
-                self._pipeline.telemetry.alert_turned(alert)
+                self._pipeline.turned(alert)
                 grouping.insert([alert], now, live=past is None, pages=past is not None and past.pages)
             elif alert.state != "firing":
                 continue

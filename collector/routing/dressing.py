@@ -28,7 +28,7 @@ class Dressing:
     def dressed(self, alert: Alert) -> Alert:
         """A copy of the alert, with what its task's contract says and its rule does not."""
         taken = copy(alert)
-        contract = self._contract(alert)
+        contract = self._kept(alert)
         if contract is not None:
             taken.labels = _labels(alert.labels, contract)
             if contract.runbook_url and not dict(alert.annotations).get("runbook_url"):
@@ -36,19 +36,29 @@ class Dressing:
                 taken.annotations = labels_of(annotations)
         return taken
 
-    def _contract(self, alert: Alert) -> Contract | None:
-        began, contract = self._worn.get(alert.fingerprint, (0.0, None))
-        if contract is None or began != alert.active_at:
-            labels = dict(alert.labels)
-            task = labels.get("task")
-            if self.contracts is None or not task:
-                return None
-            contract = self.contracts.of(task, labels.get("queue", ""))
+    def labels(self, alert: Alert) -> Labels:
+        """Those of the alert as it is told; nothing is remembered of having asked."""
+        contract = self._contract(alert)
+        return alert.labels if contract is None else _labels(alert.labels, contract)
+
+    def _kept(self, alert: Alert) -> Contract | None:
+        """The contract, which the alert keeps to its end."""
+        contract = self._contract(alert)
         if alert.state == "resolved":
             self._worn.pop(alert.fingerprint, None)
-        else:
+        elif contract is not None:
             self._worn[alert.fingerprint] = alert.active_at, contract
         return contract
+
+    def _contract(self, alert: Alert) -> Contract | None:
+        began, contract = self._worn.get(alert.fingerprint, (0.0, None))
+        if contract is not None and began == alert.active_at:
+            return contract
+        labels = dict(alert.labels)
+        task = labels.get("task")
+        if self.contracts is None or not task:
+            return None
+        return self.contracts.of(task, labels.get("queue", ""))
 
 
 def _labels(labels: Labels, contract: Contract) -> Labels:

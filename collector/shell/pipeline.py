@@ -209,7 +209,7 @@ class Pipeline:
                 group.adopt(twin)
         for group in former.values():
             for alert in group.retire(self.store.frontier, REMOVED):
-                self.telemetry.alert_turned(alert)
+                self.turned(alert)
                 self.grouping.insert([alert], self._now)
         self.ticker.use(groups)
 
@@ -264,7 +264,7 @@ class Pipeline:
             return
         witness = self._witnesses[alert.rule]
         if self.ticker.instant in {alert.fired_at, alert.resolved_at}:
-            self.telemetry.alert_turned(alert)
+            self.turned(alert)
             since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
             rows = matching_rows(self.rows, witness.about(alert))
             at = self.ticker.instant
@@ -273,6 +273,10 @@ class Pipeline:
             )
             witness.rule.show(alert.labels, alert.evidence)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
+
+    def turned(self, alert: Alert) -> None:
+        """Say that an alert began to fire or ended, with the labels that it is about to be told with."""
+        self.telemetry.alert_turned(alert.state, self.grouping.dressing.labels(alert))
 
     def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed at the instant that is evaluated."""

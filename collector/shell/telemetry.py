@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from collector.model.alert import Alert, Notification
+from collector.model.alert import Notification
 from collector.model.errors import ChannelError
 from collector.model.labels import Labels, labels_of
 from collector.model.record import Gap, Outcome
@@ -214,9 +214,9 @@ class Telemetry:
         for rule in rules:
             self.add(name, (group, rule, reason), slots)
 
-    def alert_turned(self, alert: Alert) -> None:
+    def alert_turned(self, state: str, labels: Labels) -> None:
         """An alert began to fire or ended."""
-        log.info("alert %s %s", alert.state, " ".join(f"{name}={value}" for name, value in alert.labels))
+        log.info("alert %s %s", state, " ".join(f"{name}={value}" for name, value in labels))
 
     # What happens to the loop and the process.
 

@@ -84,6 +84,17 @@ def test_an_alert_ends_as_what_it_began() -> None:
     assert dict(made.dressed(alert()).labels)["owner"] == "unassigned"
 
 
+def test_asking_for_labels_changes_nothing() -> None:
+    """They are those that are told, at the beginning and at the end, however often they are asked for before."""
+    made = dressing()
+    assert made.labels(alert()) == made.dressed(alert()).labels
+    made.contracts = Contracts()
+    ended = alert(state="resolved")
+    assert made.labels(ended) == made.labels(ended) == made.dressed(ended).labels
+    assert dict(made.labels(alert()))["owner"] == "unassigned"
+    assert Dressing().labels(alert()) == alert().labels
+
+
 def test_groups_are_told_the_owner() -> None:
     """Routing, grouping and messages see the labels of the contract."""
     grouping = Grouping()

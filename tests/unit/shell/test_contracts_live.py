@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import math
+from argparse import Namespace
 
 import aiohttp
 import msgspec
 
+from collector.cli.client import Client
 from collector.cli.main import main
+from collector.cli.top import look
 from collector.config.settings import Settings
 from collector.formats import native
 from collector.model.contract import Contract, Contracts
@@ -87,8 +92,9 @@ def test_series_of_a_declared_task_exist_from_0_until_real_ones_come() -> None:
     assert [dict(labels)["queue"] for labels in series(made, "task_failed_total")] == ["q"]
 
 
-def test_a_missed_deadline_fires_with_its_task_as_evidence() -> None:
-    """At the deadline and grace, to the owner of the contract, and the gauge holds it."""
+def test_a_missed_deadline_fires_with_its_task_as_evidence(caplog) -> None:
+    """At the deadline and grace, to the owner of the contract, whom the log names, too; and the gauge holds it."""
+    caplog.set_level(logging.INFO, "tasktrail")
     made = pipeline(OVERDUE, contracts=Contracts((PAY,)))
     made.ingest.count(made.axes[0], native.decode, batch([event("sent", "x", T0, task="pay")], is_head=True), math.inf)
     assert walk(made, T0 + 64.9) == []
@@ -97,6 +103,7 @@ def test_a_missed_deadline_fires_with_its_task_as_evidence() -> None:
     assert "owner" not in dict(alert.labels)
     (said,) = made.notifications(T0 + 65)
     assert dict(said.common_labels)["owner"] == "payments"
+    assert caplog.messages == ["alert firing alertname=Late owner=payments semantics=must_complete task=pay"]
     assert list(series(made, "tasks_overdue").values()) == [1.0]
 
 
@@ -122,6 +129,29 @@ def test_a_side_effect_is_known_by_the_key_of_its_contract() -> None:
         dict(labels)["task"]: value for labels, value in series(made, "task_duplicate_success_total").items() if value
     }
     assert found == {"pay": 2.0, "pay.card": 1.0, "ship": 1.0}
+
+
+async def test_zeros_of_contracts_are_no_rows(tmp_path) -> None:
+    """`top` shows what a source has told, and not what only begins with 0."""
+    tasks = tmp_path / "tasks.yaml"
+    tasks.write_text(TASKS.replace("OWNER", "me") + "- {match: never, semantics: best_effort}\n")
+    settings = Settings(tasks=str(tasks), state="none")
+    async with running(settings) as made, aiohttp.ClientSession() as session:
+        body = event("started", "x", made.clock.now())
+        async with session.post(f"{made.url}/v1/events", data=body) as answer:
+            assert answer.status == 200
+        daemon = Client(Namespace(url=made.url, token_file=None))
+
+        async def rows() -> list[tuple[str, str]]:
+            made.clock.at += 1.0
+            made.daemon.woken()
+            return [(row["task"], row["queue"]) for row in (await asyncio.to_thread(look, daemon))["tasks"]]
+
+        found: list[tuple[str, str]] = []
+        async with asyncio.timeout(60):
+            while not found:
+                found = await rows()
+        assert found == [("a", "q")]
 
 
 async def test_contracts_are_read_again_with_the_rules(tmp_path) -> None:

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 
-from collector.model.alert import Alert
 from collector.model.errors import ChannelError
 from collector.model.record import Gap, Outcome
 from collector.shell.telemetry import EXPOSED, METRICS, Rejected, Telemetry
@@ -185,13 +184,12 @@ def test_missed_slots_are_said_once_and_counted(caplog) -> None:
 def test_lines_for_people(caplog) -> None:
     """Sources, targets, alerts and the process say what happened to them."""
     telemetry = Telemetry()
-    alert = Alert(labels=(("alertname", "A"),), annotations=(), fingerprint="", state="firing", value=1.0, active_at=T0)
     with caplog.at_level(logging.INFO, "tasktrail"):
         telemetry.source_seen("s", 0)
         telemetry.source_seen("s", 7)
         telemetry.source_ended("s")
         telemetry.target_understood("t", "webhook to host")
-        telemetry.alert_turned(alert)
+        telemetry.alert_turned("firing", (("alertname", "A"),))
         telemetry.said("stopped%s", "")
     assert [record.getMessage() for record in caplog.records] == [
         "source s: no event yet",
