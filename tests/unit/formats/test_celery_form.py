@@ -233,6 +233,27 @@ def test_the_error_class(shown: Any, traceback: Any, error: str | None, message:
         assert got[1] == message
 
 
+REJECT = FRAMES + "celery.exceptions.Reject: ('not today', "
+
+
+@pytest.mark.parametrize(
+    ("shown", "traceback", "kind"),
+    [
+        ("reject requeue=False: not today", REJECT + "False)\n", "rejected"),
+        ("reject requeue=True: not today", None, "requeued"),
+        ("ExceptionWithTraceback()", REJECT + "False)\n", "rejected"),
+        ("ExceptionWithTraceback()", REJECT + "True)\n", "requeued"),
+        ("ExceptionWithTraceback()", FRAMES + "app.errors.Reject: ('not today', False)\n", "failed"),
+        ("ExceptionWithTraceback()", FRAMES + "ValueError: no\ncelery.exceptions.Reject: ('no', False)\n", "failed"),
+        ("ValueError('no')", REJECT + "False)\n", "failed"),
+    ],
+)
+def test_a_reject_is_no_failure(shown: str, traceback: str | None, kind: str) -> None:
+    """`task-failed` of a `Reject` is its rejection, also from pools without child processes: their repr hides it."""
+    (told,) = decode(batch(envelope(event("task-failed", exception=shown, traceback=traceback)))).events
+    assert told.kind == kind
+
+
 def queued(task_id: str, tag: str, **headers: Any) -> str:
     """A message as it lies in a list."""
     return json.dumps(
