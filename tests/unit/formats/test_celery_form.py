@@ -197,6 +197,14 @@ def test_users_own_events_are_ignored() -> None:
     assert (out.events, out.rejects, out.ignored) == ([], [], 3)
 
 
+@pytest.mark.parametrize("channel", ["celery-taskset-meta-6e9c.s", "acme:celery-taskset-meta-6e9c.s"])
+def test_the_size_of_a_chord_is_ignored(channel: str) -> None:
+    """Celery up to 5.4 publishes it, a bare number: Celery's own, and no lifecycle fact."""
+    assert FORMATS["celery"].is_mine("redis-pubsub", {"channel": channel}, b"2")
+    out = decode(batch(b"2", channel=channel))
+    assert (out.events, out.rejects, out.ignored) == ([], [], 1)
+
+
 def test_a_worker_given_up_at_shutdown_says_nothing() -> None:
     """`task-cancelled` is requeued or lost, and both look the same."""
     out = decode(batch(envelope(event("task-cancelled"))))
