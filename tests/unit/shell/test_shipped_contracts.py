@@ -54,7 +54,10 @@ def given_up(kind: str, task: str, count: int, **fields: str) -> list[bytes]:
     ],
 )
 def test_ten_dead_letters_within_an_hour_page_whoever_keeps_them(
-    kinds: list[str], task: str, count: int, is_growing: bool
+    kinds: list[str],
+    task: str,
+    count: int,
+    is_growing: bool,  # noqa: FBT001
 ) -> None:
     """Those that the framework keeps, and those of what must complete where it keeps none."""
     made = Shipped()
