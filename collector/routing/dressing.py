@@ -45,7 +45,7 @@ class Dressing:
 
     def as_now(self, alert: Alert) -> Alert:
         """A dressed alert; if it fires, in the words, with the value and evidence of now. What it wears it keeps."""
-        _, _, own = self._worn.get(alert.fingerprint, (0.0, None, alert.labels))
+        own = self._worn[alert.fingerprint][2] if alert.fingerprint in self._worn else alert.labels
         if alert.state != "firing" or (newest := self.newest(alert, own)) is None:
             return alert
         return msgspec.structs.replace(

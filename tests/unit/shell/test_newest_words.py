@@ -19,9 +19,9 @@ RULES = FAILING.replace("interval: 5s", "interval: 15s").replace("[10s]", "[5m]"
 """Slots are at T0 and every 15 s on: what fires at T0 + 1 is told at T0 + 8, before the next."""
 
 
-def made(**options: object) -> Pipeline:
-    """A pipeline whose one group of alerts waits for 7 s."""
-    return pipeline(RULES, routing=load("routes.yaml", ROUTES), receivers={"r": [Target("kept")]}, **options)
+def made(rules: str = RULES, routes: str = ROUTES, **options: object) -> Pipeline:
+    """A pipeline whose groups of alerts wait for 7 s."""
+    return pipeline(rules, routing=load("routes.yaml", routes), receivers={"r": [Target("kept")]}, **options)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_an_alert_is_counted_as_fired_once_however_often_it_is_told() -> None:
     assert [alert.evidence.fired_24h for alert in one.alerts()] == [1]
 
 
-def test_a_storm_is_looked_at_in_short_steps() -> None:
-    """Of one message so many alerts are looked at again at most, and of many messages no more in one step."""
+def test_of_a_large_message_the_first_alerts_are_looked_at_again() -> None:
+    """What does not fit into a step is told in the words of its rule's last slot."""
     one = made()
     names = [f"t{number}" for number in range(MOST_NEWEST + 10)]
     feed(one, *(failed(name, T0 + 1, task=name) for name in names))
@@ -98,3 +98,13 @@ def test_a_storm_is_looked_at_in_short_steps() -> None:
     (told,) = said(one, T0 + 8)
     words = [dict(alert.annotations)["summary"] for alert in told.alerts]
     assert (words.count("2 failed"), words.count("1 failed")) == (MOST_NEWEST, 10)
+
+
+def test_many_messages_are_looked_at_in_short_steps() -> None:
+    """However many groups are ripe at once, about as many alerts are looked at in a step as one message may have."""
+    by_queue = RULES.replace("by (task)", "by (task, queue)"), ROUTES.replace("alertname", "queue")
+    one = made(*by_queue)
+    feed(one, *(failed(f"{queue}{n}", T0 + 1, task=f"t{n}", queue=queue) for queue in "abc" for n in range(30)))
+    live(one, T0 + 1)
+    live(one, T0 + 8)
+    assert [[len(told.alerts) for told in said(one, T0 + 8)] for _ in range(3)] == [[30, 30], [30], []]
