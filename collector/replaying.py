@@ -74,15 +74,30 @@ class Replay:
 
     def finish(self, seconds: float = 0.0) -> Iterator[list[Alert]]:
         """To the end of what was read, and so many seconds beyond it."""
-        newest = max((place.newest for place in self.axis.places.values()), default=-math.inf)
-        if newest == -math.inf:
+        end = self._end() + seconds
+        if end == -math.inf:
             return
-        end = math.ceil(newest * GRID - 1e-3) / GRID + seconds
         yield from self._to(end)
         # Nothing more can come: what still waited for a missing fact is decided, and counts.
         while (due := self.pipeline.stitcher.next_due()) is not None and due <= end + self.pipeline.grace:
             while self.pipeline.ingest.expire(due):
                 pass
+
+    def untold(self) -> dict[str, float]:
+        """The alerts that fire and wait for their turn to be told: for how many seconds after the last record."""
+        end = self._end()
+        return {
+            alert.fingerprint: round(group.flush_at - end, 3)
+            for group in self.pipeline.grouping.groups()
+            for token, alert in group.alerts.items()
+            if alert.state == "firing"
+            and not (is_watchdog(alert.labels) or token in group.muted or group.is_told(token))
+        }
+
+    def _end(self) -> float:
+        """The last record's time, on the grid; minus infinity where there is none."""
+        newest = max((place.newest for place in self.axis.places.values()), default=-math.inf)
+        return newest if newest == -math.inf else math.ceil(newest * GRID - 1e-3) / GRID
 
     def _to(self, until: float) -> Iterator[list[Alert]]:
         pipeline = self.pipeline

@@ -64,6 +64,8 @@ class _Life(msgspec.Struct):
     """When the expression stopped to hold, while `keep_firing_for` runs."""
     is_restored: bool = False
     """Of a former process, and its expression was not seen to hold since."""
+    newest: tuple[_Element, Scene] | None = None
+    """What an evaluation between slots has seen since: for whoever tells of the alert before the next slot."""
     sleeps_until: float = -math.inf
     """Up to this instant a former process has decided: an evaluation that goes there once more changes nothing."""
 
@@ -108,7 +110,7 @@ class AlertRule(Rule):
         return next((state for state in ("firing", "pending") if state in states), "inactive")
 
     def start(self, rows: Rows, at: float, scene: Scene, *, is_blind: bool = False) -> Steps:
-        """Between slots: only begin what is new. Nothing else moves, whatever the elements say."""
+        """Between slots: only begin what is new. Nothing else moves; what is said of it is kept for `newest`."""
         elements = yield from self._elements(rows, scene)
         return (yield from self._begin(elements, at, scene, is_blind=is_blind))
 
@@ -145,12 +147,29 @@ class AlertRule(Rule):
             life.alert.evidence = evidence
             self.touched[labels] = None
 
+    def newest(self, labels: Labels) -> Alert | None:
+        """A copy of an alert that fires, in the words of the last evaluation, at a slot or between; None: none does.
+
+        The alert itself stays as the last slot left it.
+        """
+        life = self._lives.get(labels)
+        if life is None or life.alert.state != "firing":
+            return None
+        alert = copy.copy(life.alert)
+        if life.newest is not None:
+            self._reword(alert, *life.newest)
+        return alert
+
     def went(self, labels: Labels) -> tuple[float, ...]:
         """The values of an alert's row at the last slots and now, oldest first; nothing where there was no slot."""
         life = self._lives.get(labels)
         past = () if life is None else self.past.of(life.element.row)
-        is_of_a_slot = life is not None and self._last_slot is not None and life.alert.active_at <= self._last_slot
-        return past if life is None or not past or is_of_a_slot else (*past, life.alert.value)
+        if life is None or not past:
+            return past
+        if life.newest is not None:
+            return (*past, life.newest[0].value)
+        is_of_a_slot = self._last_slot is not None and life.alert.active_at <= self._last_slot
+        return past if is_of_a_slot else (*past, life.alert.value)
 
     @property
     def saved_name(self) -> RuleName:
@@ -195,6 +214,7 @@ class AlertRule(Rule):
         for life in self._lives.values():
             life.alert.rule = self.place
             life.element = _Element((), math.nan)  # so that the next slot makes its texts anew
+            life.newest = None
 
     def retire(self, at: float, reason: str) -> list[Alert]:
         """The rule is no more: forget all alerts; copies of those that were firing, resolved."""
@@ -262,20 +282,26 @@ class AlertRule(Rule):
             texts["summary"] = element.summary
         return labels_of(texts)
 
+    def _reword(self, alert: Alert, element: _Element, scene: Scene) -> None:
+        """Let an alert say what an element says."""
+        alert.annotations = self._annotations(element, scene)
+        alert.lowest = min(alert.value if alert.lowest is None else alert.lowest, element.value)
+        alert.highest = max(alert.value if alert.highest is None else alert.highest, element.value)
+        alert.value = element.value
+        alert.stands_for_many |= bool(element.summary)
+
     def _is_active(self, labels: Labels) -> bool:
         life = self._lives.get(labels)
         return life is not None and life.alert.state != "resolved"
-
-    def _sleeps(self, labels: Labels, at: float) -> bool:
-        life = self._lives.get(labels)
-        return life is not None and at <= life.sleeps_until
 
     def _begin(self, elements: dict[Labels, _Element], at: float, scene: Scene, *, is_blind: bool) -> Steps:
         if is_blind and self.reads_absence:
             return []
         begun: list[Alert] = []
         for labels, element in elements.items():
-            if self._is_active(labels) or self._sleeps(labels, at):
+            life = self._lives.get(labels)
+            if life is not None and (life.alert.state != "resolved" or at <= life.sleeps_until):
+                life.newest = element, scene
                 continue
             alert = Alert(
                 labels=labels,
@@ -329,14 +355,11 @@ class AlertRule(Rule):
         alert = life.alert
         is_new_text = False
         if not life.element.says(element) or not self._has_fixed_texts:
-            annotations = self._annotations(element, scene)
-            is_new_text = (alert.value, alert.annotations) != (element.value, annotations)
-            alert.lowest = min(alert.value if alert.lowest is None else alert.lowest, element.value)
-            alert.highest = max(alert.value if alert.highest is None else alert.highest, element.value)
-            alert.value, alert.annotations = element.value, annotations
-            alert.stands_for_many |= bool(element.summary)
+            before = alert.value, alert.annotations
+            self._reword(alert, element, scene)
+            is_new_text = before != (alert.value, alert.annotations)
             life.element = element
-        life.gone_since = None
+        life.newest = life.gone_since = None
         if at >= self.holds_back_until:
             life.is_restored = False
         if alert.state == "pending" and _has_passed(at - alert.active_at - life.held, self.spec.hold):
@@ -351,6 +374,9 @@ class AlertRule(Rule):
             self.touched[alert.labels] = None
             del self._lives[alert.labels]
         else:
+            if life.newest is not None:  # it has been told so, perhaps
+                self._reword(alert, *life.newest)
+                life.newest = None
             if life.gone_since is None:
                 life.gone_since = at
             if _has_passed(at - life.gone_since, self.spec.keep_firing_for):

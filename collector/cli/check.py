@@ -16,6 +16,7 @@ from collector.alerting.checks import findings
 from collector.alerting.rulefile import RuleFile, load_parts
 from collector.alerting.ruletest import TestFile, unknown_alerts
 from collector.alerting.ruletest import load as load_tests
+from collector.cli import named
 from collector.cli.explain import explained
 from collector.cli.ground import ground
 from collector.cli.refused import refused
@@ -68,6 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
         else:
             whole.append(right)
             problems += wrong
+    whole += list(_named(whole))
     known = {(problem.file, problem.line) for problem in problems}
     problems += (one for one in _findings(whole) if (one.file, one.line) not in known)  # one word a line is enough
     problems = sorted(dict.fromkeys(problems))
@@ -85,12 +87,21 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _named(whole: list[Whole]) -> Iterator[Whole]:
+    """What configurations name and was not read already: `run` holds rules against contracts, and so is done here."""
+    read = {Path(one.path).resolve() for one in whole if isinstance(one, RuleFile)}
+    for settings in (one for one in whole if isinstance(one, Settings)):
+        yield from (one for one in named.rules(settings) if Path(one.path).resolve() not in read)
+        yield from named.contracts(settings)
+
+
 def _findings(whole: list[Whole]) -> Iterator[Problem]:
     """What is found in files that have no problem by themselves."""
     for routing in (one for one in whole if isinstance(one, Routing)):
         yield from (*routing.undone, *targets.undone(routing, reads_secrets=True), *unreachable(routing))
     rule_files, labels = _ruled(whole)
-    yield from findings(rule_files, ground(rule_files, labels))
+    contracts = (one for one in whole if isinstance(one, Contracts))
+    yield from findings(rule_files, ground(rule_files, labels, contracts))
 
 
 def _ruled(whole: list[Whole]) -> tuple[list[RuleFile], list[str]]:

@@ -9,6 +9,7 @@ from typing import Literal
 from collector.alerting.checks import Ground, Known
 from collector.alerting.rulefile import RuleFile
 from collector.config.shipped import runbooks
+from collector.model.contract import Contracts
 from collector.series.observe import METRICS
 from collector.shell import telemetry
 
@@ -74,13 +75,14 @@ _CLOSED = {"tasktrail_events": {"outcome": "accepted duplicate malformed ignored
 _ANY_LABELS = ("ALERTS", "ALERTS_FOR_STATE")
 
 
-def ground(files: Sequence[RuleFile], labels: Iterable[str] = ()) -> Ground:
+def ground(files: Sequence[RuleFile], labels: Iterable[str] = (), contracts: Iterable[Contracts] = ()) -> Ground:
     """The ground of rule files; `labels` are those of events that a configuration makes labels of metrics."""
     pages = frozenset(runbooks())
     return Ground(
         metrics=metrics(),
         labels=frozenset(labels),
         pages={file.path: pages | _beside(file.path) for file in files},
+        contracts=tuple(one for each in contracts for one in each.declared),
     )
 
 

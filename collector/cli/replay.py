@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import sys
 import time
 from collections import Counter
@@ -104,6 +105,7 @@ def main(arguments: argparse.Namespace) -> int:
         diff.show(msgspec.to_builtins(result["diff"]), report.console())
     else:
         report.replay(msgspec.to_builtins(result))
+    _say_untold(replay)
     return _unread(arguments, replay) or (0 if arguments.json else _missing(arguments, result))
 
 
@@ -126,6 +128,13 @@ _FORMS = {
     "messages": "messages of hand-written consumers, where no source of -c FILE and no --as says otherwise",
     "native": "native events",
 }
+
+
+def _say_untold(replay: Replay) -> None:
+    """How to see what would have been sent of alerts that still wait for their groups where the recording ends."""
+    if untold := replay.untold():
+        which = f"{counted(len(untold), 'alert')} had not been told of when the recording ended"
+        print(f"{which}: --until +{math.ceil(max(untold.values()))}s shows what would be sent", file=sys.stderr)
 
 
 def _unread(arguments: argparse.Namespace, replay: Replay) -> int:

@@ -16,18 +16,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from collector import app
 from collector.alerting.checks import findings
-from collector.alerting.rulefile import load as load_rules
-from collector.cli import options
+from collector.cli import named, options
 from collector.cli.core import is_compiled
 from collector.cli.ground import ground
 from collector.cli.lines import JsonLines, TextLines, UnheldHandler
 from collector.cli.refused import unusable
-from collector.config import routefiles, rulefiles
+from collector.config import routefiles
 from collector.config.settings import Log, Settings
 from collector.daemon import Daemon
 from collector.model.errors import ProblemsError, TasktrailError
-from collector.model.files import read_text
-from collector.promql import compile_expr
 from collector.routing.unreachable import unreachable
 from collector.shell import heap
 from collector.shell.telemetry import log
@@ -90,13 +87,8 @@ def warn(settings: Settings) -> None:
             routing = routefiles.load(settings.routes)
             for problem in (*routing.undone, *targets.undone(routing), *unreachable(routing)):
                 log.warning("%s", problem)
-    if settings.rules == ("shipped",):
-        return
-    try:
-        files = [load_rules(str(path), read_text(path), compile_expr) for path in rulefiles.files(settings.rules)]
-    except (TasktrailError, OSError, UnicodeDecodeError):
-        return
-    for problem in findings(files, ground(files, settings.labels)):
+    files = list(named.rules(settings))
+    for problem in findings(files, ground(files, settings.labels, named.contracts(settings))):
         log.warning("%s", problem)
 
 

@@ -29,7 +29,7 @@ from collector.formats.celery_messages import (
     traced,
     waiting,
 )
-from collector.formats.celery_places import OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
+from collector.formats.celery_places import GROUP, OWN_KEYS, RESULT, TRACE, distinct, is_double, is_mine, runs, told
 from collector.formats.celery_wire import Told, Wire, regular
 from collector.formats.decoded import (
     NOT_JSON,
@@ -168,8 +168,9 @@ class _Celery:
         channel = told(about, "channel")
         if RESULT in channel:
             self._result(index, channel, body, at)
-        elif channel.endswith(".pidbox"):
-            # Control commands. A revocation is a wish: what becomes of it, the worker's own event says.
+        elif GROUP in channel or channel.endswith(".pidbox"):
+            # How many tasks a chord has (up to Celery 5.4), or control commands. A revocation is a wish: what becomes
+            # of it, the worker's own event says.
             self._out.ignored += 1
         else:
             self._enveloped(index, body)

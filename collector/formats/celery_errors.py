@@ -18,6 +18,7 @@ _INNER = re.compile(r"Retry\(Retry\(\.\.\.\), (?=[A-Za-z_])")
 _LAST_LINE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::\s*(.*))?", re.DOTALL)
 _FRAME = '  File "'
 _WRAPPER = "ExceptionWithTraceback"
+_REJECT_REPR, _REJECT_LINE = "reject requeue=", "celery.exceptions.Reject: ("
 _TAIL = 64 * 1024
 """Characters of a traceback's end that are looked at."""
 
@@ -35,16 +36,31 @@ def error_of(shown: Any, traceback: Any) -> Error:
     return told if told[0] else (None, _message(text) if text != "None" else None)
 
 
+def requeue_of(shown: Any, traceback: Any) -> bool | None:
+    """Whether what an event says is a `Reject` that gives the task back; None where it is no `Reject`.
+
+    In a pool without child processes its repr is the wrapper's, and only the traceback names it.
+    """
+    text = shown if isinstance(shown, str) else ""
+    if text.startswith(_REJECT_REPR):
+        return text.startswith(f"{_REJECT_REPR}True")
+    ending = _ending(traceback) if text.startswith(_WRAPPER) and isinstance(traceback, str) else ""
+    return ending.rstrip().endswith(", True)") if ending.startswith(_REJECT_LINE) else None
+
+
 def of_traceback(traceback: str) -> Error:
-    """The first unindented line behind the last frame: the last line of all may be text of the message."""
+    """What a traceback ends with."""
+    found = _LAST_LINE.fullmatch(_ending(traceback))
+    return (_class(found[1]), _message(found[2] or "")) if found else (None, None)
+
+
+def _ending(traceback: str) -> str:
+    """From the first unindented line behind the last frame on: the last line of all may be text of the message."""
     lines = traceback[-_TAIL:].splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith(_FRAME)]
     start = frames[-1] + 1 if frames else 0
-    ending = next((number for number in range(start, len(lines)) if lines[number][:1].strip()), None)
-    if ending is None:
-        return None, None
-    found = _LAST_LINE.fullmatch("\n".join(lines[ending:]))
-    return (_class(found[1]), _message(found[2] or "")) if found else (None, None)
+    ending = next((number for number in range(start, len(lines)) if lines[number][:1].strip()), len(lines))
+    return "\n".join(lines[ending:])
 
 
 def of_result(result: Any) -> Error:

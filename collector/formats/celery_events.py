@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from collector.formats.celery_errors import error_of
+from collector.formats.celery_errors import error_of, requeue_of
 from collector.formats.celery_memory import Memory
 from collector.formats.celery_wire import Told, text
 from collector.formats.decoded import Decoded, MalformedError, Reject
@@ -78,12 +78,12 @@ def _received(event: Told, memory: Memory) -> Event:
 
 
 def _failed(event: Told, memory: Memory) -> Event:
-    said = event.exception
-    if said.__class__ is str and said.startswith("reject requeue="):
+    requeue = requeue_of(event.exception, event.traceback)
+    if requeue is not None:
         # Celery from 5.5 on tells of a rejected task as failed, too: it is the same end.
-        event.requeue = said.startswith("reject requeue=True")
+        event.requeue = requeue
         return _rejected(event, memory)
-    event.error, event.error_message = error_of(said, event.traceback)
+    event.error, event.error_message = error_of(event.exception, event.traceback)
     return event
 
 

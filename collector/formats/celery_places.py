@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-RESULT = "celery-task-meta-"
-_OTHERS = re.compile(r"celery-task-meta-|\.pidbox$")
+RESULT, GROUP = "celery-task-meta-", "celery-taskset-meta-"
+_OTHERS = re.compile(r"celery-task(?:set)?-meta-|\.pidbox$")
 """Channels that are not those of events."""
 TRACE = "amq.rabbitmq.trace"
-OWN_KEYS = (RESULT, "celery-taskset-meta-", "_kombu.binding", ".celery.pidbox", "unacked_index")
+_OWN_CHANNELS = ("celeryev", ".pidbox", RESULT, GROUP)
+OWN_KEYS = (RESULT, GROUP, "_kombu.binding", ".celery.pidbox", "unacked_index")
 
 
 def told(about: Mapping[str, Any], name: str) -> str:
@@ -31,7 +32,7 @@ def is_mine(tap: str, about: Mapping[str, Any], body: bytes) -> bool:
 
 def _is_published(about: Mapping[str, Any], body: bytes) -> bool:
     channel = str(about.get("channel"))
-    return "celeryev" in channel or ".pidbox" in channel or RESULT in channel or b'"body_encoding"' in body
+    return any(part in channel for part in _OWN_CHANNELS) or b'"body_encoding"' in body
 
 
 def _is_key(about: Mapping[str, Any], body: bytes) -> bool:

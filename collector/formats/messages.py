@@ -27,12 +27,14 @@ MOST_PLACES = 50_000
 
 _ID = ("task_id", "id")
 _NAME = ("task", "type", "event", "event_type", "name")
-_ORIGINAL_ID = ("original_id", "original-id", "message_id")
-_ORIGINAL_STREAM = ("original_stream", "original-stream", "stream")
+_COPIED_ID, _COPIED_STREAM = ("original_id", "original-id"), ("original_stream", "original-stream")
+_ORIGINAL_ID = (*_COPIED_ID, "message_id")
+_ORIGINAL_STREAM = (*_COPIED_STREAM, "stream")
 _ERROR = ("error", "exception", "reason")
 _DELIVERIES = ("deliveries", "delivery_count", "attempts", "times_delivered")
 _CLASS = re.compile(r"[A-Za-z_][\w.$]*")
 _COUNT = re.compile("[0-9]{1,6}")
+_ENTRY = re.compile("[0-9]{1,20}-[0-9]{1,20}")
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -109,6 +111,8 @@ class _Decoder:
         redriven = mark_of(readable(message.headers.get(HEADER) or str(message.content.get(HEADER, ""))))
         if redriven is not None and role == "main":
             said = None  # the headers of its death are still on it: it was sent again
+        elif role == "main" and not self._dead_letter and self._is_given_up(message, said):
+            role = "dead_letter"
         if said is not None and role != "dead_letter":  # @RetryableTopic's last topic has the headers of the others
             role = said.role
         before = self._before(message, said)
@@ -139,6 +143,20 @@ class _Decoder:
             return [{**common, "kind": "retried", **_failure(message, said, role)}]
         caught_up = [_fields(one) for one in moved]
         return [*caught_up, {**common, "kind": "dead_lettered", **_failure(message, said, role)}]
+
+    def _is_given_up(self, message: _Message, said: Hop | None) -> bool:
+        """Whether a message says of itself that it was moved away for good, whatever its place is called.
+
+        A copy of a stream's entry that names another stream, its id there and why it left; or what retry topics passed
+        on to a topic that is neither one of them nor theirs.
+        """
+        if said is not None:
+            is_theirs = message.where == main_of(said.topic)
+            return said.role == "retry" and not is_theirs and role_of(said.topic, self._retry) == "retry"
+        original, stream = message.first(_COPIED_ID), message.first(_COPIED_STREAM)
+        if original is None or not _ENTRY.fullmatch(original) or stream in (None, message.where):
+            return False
+        return message.first(_ERROR) is not None or message.first(_DELIVERIES) is not None
 
     def _before(self, message: _Message, said: Hop | None) -> _Seen | None:
         """The message one hop before: by the place that this one names, else by the id that it still has."""

@@ -347,9 +347,12 @@ def _end(job: _Job, ended: float) -> None:
 
 
 def _retried_before(job: _Job, status: str, ended: float | None) -> int:
-    """How many attempts had been given back when a job was first seen: as many as were heard of, or ended."""
+    """How many attempts had been given back when a job was first seen: those heard of that were over.
+
+    One that has begun while the hash still waits says nothing of itself in it.
+    """
     if status in _WAITING:
-        return max(len(job.runs), int(ended is not None))
+        return 0 if ended is None else max(1, sum(run.noted <= ended for run in job.runs))
     return max(0, len(job.runs) - 1)
 
 

@@ -226,7 +226,8 @@ class Decoder:
         queued = millis(stored.queued)
         if job.is_known and queued != job.queued:
             job.begin()  # the key is used again
-        job.key = "" if channel.endswith(":" + stored.key) and job.task_id == stored.key else stored.key[:LONGEST_TEXT]
+        match = _JOB.fullmatch(channel)
+        job.key = "" if match and match["key"] == stored.key else stored.key[:LONGEST_TEXT]
         job.task, job.queue = _shared(stored.function), _shared(stored.queue)
         job.seen = seen_of(stored)
         if not job.is_known:

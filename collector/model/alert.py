@@ -51,14 +51,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     changed: tuple[Share, ...] = ()
     """What has a larger share than in the time before."""
     slots: tuple[float, ...] = ()
-    """Events per slot up to the instant at which it fired, of the first counter that the rule reads."""
+    """Events per slot up to the instant at which this was put together, of the first counter that the rule reads."""
     slot_seconds: float = 0.0
     slots_of: str = ""
     """The counter's name."""
     values: tuple[float, ...] = ()
-    """The alert's own value at the last slots of its rule and when it fired, as far as they are known."""
+    """The alert's own value at the last slots of its rule and now, as far as they are known."""
     open_dead_letters: int | None = None
-    """Still open when it fired, where the alert is about dead letters."""
+    """Still open, where the alert is about dead letters."""
     fired_24h: int = 0
     """How often it fired within a day, this time included."""
 

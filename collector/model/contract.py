@@ -67,6 +67,11 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         """Whether somebody wrote it."""
         return self.semantics != "undeclared"
 
+    @property
+    def is_glob(self) -> bool:
+        """Whether `match` names more than one task."""
+        return not set("*?[").isdisjoint(self.match)
+
 
 UNDECLARED = Contract()
 
@@ -96,4 +101,4 @@ class Contracts:
 
     def plain(self) -> tuple[str, ...]:
         """The task names that are declared without a glob: their series exist from 0."""
-        return tuple(dict.fromkeys(one.match for one in self.declared if not set(one.match) & set("*?[")))
+        return tuple(dict.fromkeys(one.match for one in self.declared if not one.is_glob))

@@ -1,12 +1,17 @@
 """What an alert of a task gets from the task's contract on its way to the groups: owner, semantics, runbook.
 
 Takes alerts as their rules made them, gives copies. The fingerprint stays that of the rule's labels. What an alert was
-given when it began to fire it keeps to its end, so that its end goes where its beginning went.
+given when it began to fire it keeps to its end, so that its end goes where its beginning went. On its way into a
+message it gets the words and the evidence of that moment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from typing import TypeAlias
+
+import msgspec
 
 from collector.model.alert import Alert
 from collector.model.contract import UNASSIGNED, Contract, Contracts
@@ -17,13 +22,17 @@ NOT_URGENT = "warn"
 """The severity, as the shipped rules spell it, of an alert about best-effort tasks whose rule asks to page."""
 _PAGING = 0
 
+Newest: TypeAlias = Callable[[Alert, Labels], Alert | None]
+"""A firing alert and its rule's labels to that alert as its rule has it now; None where there is nothing newer."""
+
 
 class Dressing:
     """Contracts, laid over alerts. Without contracts alerts stay as they are."""
 
     def __init__(self) -> None:
         self.contracts: Contracts | None = None
-        self._worn: dict[str, tuple[float, Contract]] = {}
+        self.newest: Newest = lambda _alert, _own: None
+        self._worn: dict[str, tuple[float, Contract, Labels]] = {}
 
     def dressed(self, alert: Alert) -> Alert:
         """A copy of the alert, with what its task's contract says and its rule does not."""
@@ -31,10 +40,22 @@ class Dressing:
         contract = self._kept(alert)
         if contract is not None:
             taken.labels = _labels(alert.labels, contract)
-            if contract.runbook_url and not dict(alert.annotations).get("runbook_url"):
-                annotations = {**dict(alert.annotations), "runbook_url": contract.runbook_url}
-                taken.annotations = labels_of(annotations)
+            taken.annotations = _with_runbook(alert.annotations, contract.runbook_url)
         return taken
+
+    def as_now(self, alert: Alert) -> Alert:
+        """A dressed alert; if it fires, in the words, with the value and evidence of now. What it wears it keeps."""
+        own = self._worn[alert.fingerprint][2] if alert.fingerprint in self._worn else alert.labels
+        if alert.state != "firing" or (newest := self.newest(alert, own)) is None:
+            return alert
+        return msgspec.structs.replace(
+            alert,
+            annotations=_with_runbook(newest.annotations, dict(alert.annotations).get("runbook_url", "")),
+            value=newest.value,
+            lowest=newest.lowest,
+            highest=newest.highest,
+            evidence=newest.evidence,
+        )
 
     def labels(self, alert: Alert) -> Labels:
         """Those of the alert as it is told; nothing is remembered of having asked."""
@@ -47,11 +68,11 @@ class Dressing:
         if alert.state == "resolved":
             self._worn.pop(alert.fingerprint, None)
         elif contract is not None:
-            self._worn[alert.fingerprint] = alert.active_at, contract
+            self._worn[alert.fingerprint] = alert.active_at, contract, alert.labels
         return contract
 
     def _contract(self, alert: Alert) -> Contract | None:
-        began, contract = self._worn.get(alert.fingerprint, (0.0, None))
+        began, contract, _ = self._worn.get(alert.fingerprint, (0.0, None, ()))
         if contract is not None and began == alert.active_at:
             return contract
         labels = dict(alert.labels)
@@ -59,6 +80,12 @@ class Dressing:
         if self.contracts is None or not task:
             return None
         return self.contracts.of(task, labels.get("queue", ""))
+
+
+def _with_runbook(annotations: Labels, url: str) -> Labels:
+    """With this runbook where they name none."""
+    found = dict(annotations)
+    return labels_of({**found, "runbook_url": url}) if url and not found.get("runbook_url") else annotations
 
 
 def _labels(labels: Labels, contract: Contract) -> Labels:

@@ -73,7 +73,7 @@ def _around(found: Sequence[Evidence], shared: Labels) -> list[str]:
         first = found[0]
         seconds = f"{first.slot_seconds:g} s"
         lines.append(
-            f"{first.slots_of}, every {seconds} until it fired: {sparkline(first.slots)} (at most {max(first.slots):g})"
+            f"{first.slots_of}, every {seconds} until now: {sparkline(first.slots)} (at most {max(first.slots):g})"
         )
     return ["", *lines] if lines else []
 

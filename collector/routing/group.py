@@ -5,7 +5,7 @@ What is news to a target is decided here; when a group is asked is decided by `g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -158,6 +158,23 @@ class Group:
         if not self.muted or (entry := log.handed or log.told) is None:
             return here
         return msgspec.structs.replace(here, held=(entry.firing | entry.held) & self.muted.keys())
+
+    def news(self, targets: Sequence[Target], present: Told) -> list[tuple[Target, Log, Told]]:
+        """The targets that are to be told of the group as it is at an instant, each with its log and what it hears.
+
+        To one that hears of no ends they count as told.
+        """
+        found = []
+        for target in targets:
+            log = self.logs.setdefault(target.name, Log())
+            here = self.told_to(log, present)
+            if here.at < log.not_before or not self.is_news(log, here, send_resolved=target.send_resolved):
+                continue
+            if here.firing or target.send_resolved:
+                found.append((target, log, here))
+            else:
+                log.told, log.handed = here, None  # hears of no ends, but its next start is news again
+        return found
 
     def is_news(self, log: Log, here: Told, *, send_resolved: bool) -> bool:
         """Whether a target with this log is to be told of the group as it is now."""

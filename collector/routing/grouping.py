@@ -30,7 +30,7 @@ from collector.routing.acks import Acks
 from collector.routing.draft import Links, dedup_key, draft, group_key, no_links
 from collector.routing.dressing import Dressing
 from collector.routing.flapping import Flapping
-from collector.routing.group import Group, Log, Target
+from collector.routing.group import Group, Target
 from collector.routing.inhibition import Inhibited, Inhibition, InhibitRule
 from collector.routing.intervals import Intervals
 from collector.routing.ladder import Ladder
@@ -49,6 +49,8 @@ NO_TARGET = (Target(""),)
 """Stands for the targets of a receiver that has none here: what it would be told is on record."""
 ALERTS_PER_NOTIFICATION = 50
 """To look at so many alerts costs as much as to make a notification of one."""
+MOST_NEWEST = 50
+"""Of a message so many alerts, the most urgent, are told as they are now; the others as their rules gave them last."""
 
 __all__ = ["Gate", "Grouping", "Target", "dedup_key", "group_key"]
 
@@ -85,7 +87,7 @@ class Grouping:
         self._pushes = 0
         self._ladder = Ladder(self._groups, self._receivers, self._acks, self._schedule)
         self.dressing = Dressing()
-        """What alerts get from contracts on their way in."""
+        """What alerts get from contracts on their way in, and from their rules on their way out."""
         self._past: dict[tuple[str, float], tuple[Alert, bool]] = {}
         self._forgotten = 0
         self._past_touched: dict[tuple[str, float], None] = {}
@@ -139,7 +141,7 @@ class Grouping:
             group = heapq.heappop(self._heap)[2]
             cost += len(group.alerts) / ALERTS_PER_NOTIFICATION
             said = self._flush(group, now)
-            cost += len(said)
+            cost += max([len(said), *(min(len(one.alerts), MOST_NEWEST) for one in said)])
             ripe += said
         return ripe
 
@@ -352,25 +354,20 @@ class Grouping:
         if self._acks.cover((alert.fingerprint for alert in alerts if alert.state == "firing"), now):
             return []
         group.rank = message.rank(alerts[0]) if alerts and alerts[0].state == "firing" else message.LEAST
-        present = group.told(alerts, now)
+        targets = self._receivers.get(group.route.receiver, NO_TARGET) if alerts else ()
+        news = group.news(targets, group.told(alerts, now))
+        if news:
+            alerts[:MOST_NEWEST] = map(self.dressing.as_now, alerts[:MOST_NEWEST])
         drafts: dict[bool, Notification] = {}
         ripe: list[Notification] = []
-        rests = False
-        for target in self._receivers.get(group.route.receiver, NO_TARGET) if alerts else ():
-            log = group.logs.setdefault(target.name, Log())
-            here = group.told_to(log, present)
-            rests |= now < log.not_before
-            if now < log.not_before or not group.is_news(log, here, send_resolved=target.send_resolved):
-                continue
-            if not here.firing and not target.send_resolved:
-                log.told, log.handed = here, None  # hears of no ends, but its next start is news again
-                continue
+        for target, log, here in news:
             if target.send_resolved not in drafts:
                 told = [alert for alert in alerts if target.send_resolved or alert.state == "firing"]
                 drafts[target.send_resolved] = draft(group, told, now, self._wording, self._links)
             one = drafts[target.send_resolved]
             log.handed, log.key = here, one.key
             ripe.append(msgspec.structs.replace(one, target=target.name))
+        rests = any(now < group.logs[target.name].not_before for target in targets)
         if not rests and group.later:
             group.alerts |= group.later
             group.touched |= group.later.keys()

@@ -50,9 +50,9 @@ class Casebook:
         at: float,
         went: Callable[[Labels], tuple[float, ...]] = lambda _: (),
     ) -> Evidence:
-        """Of an alert that fires or ends at an instant. `rows`, `facts`, `metrics`: what its rule reads of it.
+        """Of an alert that fires or ends at an instant, or fires still and is told again.
 
-        `went`: how the value of its expression went until now.
+        `rows`, `facts`, `metrics`: what its rule reads of it. `went`: how the value of its expression went until now.
         """
         if self._instant != at:
             self._instant, self._looks = at, 0
@@ -61,7 +61,10 @@ class Casebook:
         found = self._reader.evidence(rows, facts, since, is_close=is_close)
         if alert.state != "firing":
             return found
-        fired = self._times(alert.fingerprint, at)
+        former = alert.evidence
+        if not is_close and former is not None:
+            return msgspec.structs.replace(former, offenders=found.offenders, top_errors=found.top_errors)
+        fired = self._times(alert.fingerprint, at) if former is None else former.fired_24h
         if not is_close:
             return msgspec.structs.replace(found, fired_24h=fired)
         counter = next((name for name in metrics if name.endswith("_total")), "")

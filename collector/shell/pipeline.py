@@ -20,7 +20,7 @@ from collector.alerting.rule import Rule
 from collector.alerting.rulefile import GroupSpec
 from collector.model.alert import Alert, Notification
 from collector.model.contract import Contracts
-from collector.model.labels import labels_of
+from collector.model.labels import Labels, labels_of
 from collector.model.saved import SavedPast
 from collector.promql import compile_expr
 from collector.promql.syntax import parse
@@ -155,6 +155,7 @@ class Pipeline:
         self.wording = wording or Wording()
         self.desk = Desk(routing, receivers, self.wording, keep=keep, say=lambda line: telemetry.said("%s", line))
         self.grouping = self.desk.grouping
+        self.grouping.dressing.newest = self._newest
         self._external_labels = external_labels or {}
         self._cpu = cpu
         self._witnesses: dict[str, Witness] = {}
@@ -265,18 +266,32 @@ class Pipeline:
         witness = self._witnesses[alert.rule]
         if self.ticker.instant in {alert.fired_at, alert.resolved_at}:
             self.turned(alert)
-            since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
-            rows = matching_rows(self.rows, witness.about(alert))
-            at = self.ticker.instant
-            alert.evidence = self.casebook.evidence(
-                alert, rows, witness.facts, witness.metrics, since, at, witness.rule.went
-            )
-            witness.rule.show(alert.labels, alert.evidence)
+            self._look(alert, witness)
         self.grouping.insert([alert], now, live=is_live, pages=witness.pages)
 
     def turned(self, alert: Alert) -> None:
         """Say that an alert began to fire or ended, with the labels that it is about to be told with."""
         self.telemetry.alert_turned(alert.state, self.grouping.dressing.labels(alert))
+
+    def _newest(self, alert: Alert, own: Labels) -> Alert | None:
+        """A firing alert, by its rule's labels, in the words and with the evidence of now; None where it has them."""
+        witness = self._witnesses.get(alert.rule)
+        if witness is None or self.ticker.instant == alert.fired_at:
+            return None
+        newest = witness.rule.newest(own)
+        if newest is None or newest.active_at != alert.active_at:
+            return None
+        self._look(newest, witness)
+        return newest
+
+    def _look(self, alert: Alert, witness: Witness) -> None:
+        """Put together what the alert is about, as it is now."""
+        since = alert.active_at - max(witness.window, SHORTEST_EVIDENCE)
+        rows = matching_rows(self.rows, witness.about(alert))
+        alert.evidence = self.casebook.evidence(
+            alert, rows, witness.facts, witness.metrics, since, self.ticker.instant, witness.rule.went
+        )
+        witness.rule.show(alert.labels, alert.evidence)
 
     def is_blind(self, rule: Rule) -> bool:
         """Whether a source that the rule reads cannot be believed at the instant that is evaluated."""

@@ -130,14 +130,22 @@ def _follow(lives: list[Life], placed: Placed, grace: float) -> None:
     It is not before its start, which is told by another clock.
     """
     life = next((life for life in reversed(lives) if life.order[0].when <= placed.when), lives[0])
+    ends = [p for p in life.order if p.kind == placed.kind]
+    leads = [p for p in ends if p.fact.source != placed.fact.source]
     if not placed.attempt:
-        leads = [p for p in life.order if p.kind == placed.kind and p.fact.source != placed.fact.source]
-        number = sum(p.kind == placed.kind and p.fact.source == placed.fact.source for p in life.order)
+        number = len(ends) - len(leads)
         if number < len(leads):
             placed.attempt = leads[number].attempt
         else:
             earlier = (s.attempt for s in reversed(life.starts) if s.when <= placed.when)
             placed.attempt = next(earlier, life.starts[0].attempt if life.starts else 1)
+    elif all(p.attempt != placed.attempt for p in leads):
+        # It counts attempts that were before our time: the end beside it was numbered by what was heard.
+        taken = {p.attempt for p in ends if p.fact.source == placed.fact.source}
+        beside = [p for p in leads if not p.fact.attempt and p.attempt not in taken]
+        nearest = min(beside, key=lambda p: abs(p.when - placed.when), default=placed)
+        if abs(nearest.when - placed.when) <= grace:
+            placed.attempt = nearest.attempt
     starts = [s.when for s in life.starts if s.attempt == placed.attempt and is_same(s.fact.worker, placed.fact.worker)]
     if starts and not any(start <= placed.when for start in starts) and min(starts) <= placed.when + grace:
         placed.when = min(starts)
@@ -185,16 +193,34 @@ def _place(life: Life, placed: Placed) -> None:
             placed.attempt = 1
         elif kind == STARTED:
             retried = (group for (k, _), group in life.groups.items() if k == RETRIED)
-            placed.attempt = 1 + sum(max(map(len, _channels(group.facts))) for group in retried)
+            counted = 1 + sum(max(map(len, _channels(group.facts))) for group in retried)
+            placed.attempt = _received(life, placed.fact.worker, counted)
         else:
             worker = placed.fact.worker
-            placed.attempt = next((s.attempt for s in reversed(life.starts) if is_same(s.fact.worker, worker)), 1)
+            started = (s.attempt for s in reversed(life.starts) if is_same(s.fact.worker, worker))
+            placed.attempt = next(started, 0) or _told(life, placed)
     if kind == STARTED:
         life.starts.append(placed)
     if IS_FINAL[kind] and life.final_when is None:
         life.final_when = placed.when
     life.order.append(placed)
     _group(life, placed)
+
+
+def _received(life: Life, worker: str, counted: int) -> int:
+    """The highest attempt that a worker has received so far: what came before that may never have been told."""
+    higher = (
+        attempt
+        for (kind, attempt), group in life.groups.items()
+        if kind == RECEIVED and attempt > counted and any(is_same(p.fact.worker, worker) for p in group.facts)
+    )
+    return max(higher, default=counted)
+
+
+def _told(life: Life, end: Placed) -> int:
+    """The attempt that another channel told of the same end just before, where no start was seen; else the first."""
+    others = (p for p in reversed(life.order) if p.kind == end.kind and p.fact.source != end.fact.source)
+    return next((p.attempt for p in others), 1)
 
 
 def _group(life: Life, placed: Placed) -> None:

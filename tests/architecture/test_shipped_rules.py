@@ -34,7 +34,7 @@ METRICS = {
     "task_queue:task_wait_seconds:usual", "tasktrail_source_up", "tasktrail_source_lag_seconds",
     "tasktrail_events_total", "tasktrail_rejected_total", "tasktrail_rule_failures_total",
     "tasktrail_notifications_total", "tasktrail_rule_slots_missed_total", "tasktrail_state_failing",
-    "tasktrail_state_set_aside", "tasktrail_state_waiting", "task_overdue_total",
+    "tasktrail_state_set_aside", "tasktrail_state_waiting", "task_overdue_total", "tasks_overdue",
     "queue_length", "queue_oldest_age_seconds", "queue_consumers",
     "queue_source:queue_length:growth", "queue_source:queue_length:drain_seconds", "queue:queue_length:work_seconds",
     "queue_source:queue_length:in_an_hour", "consumer_lag_verdicts", "consumer_pending_idle_seconds",

@@ -14,14 +14,18 @@ NONE = "None results are not stored: not started, not success of None."
 LOST = "A killed worker loses it without trace."
 
 UNSEEN = [
-    *(Unseen(fact="task", got=("",), task=f"stock.{task}", reason=POPPED) for task in ("count", "parse", "scan")),
-    *(Unseen(fact="task", got=(f"fw_huey.stock.{task}",), reason=MODULE) for task in ("count", "sync")),
-    # Of the one that succeeds with None at its second try, which is seen to be due.
-    Unseen(fact="started", task="stock.sync", got=(1,), reason=NONE),
-    Unseen(fact="succeeded", task="stock.sync", got=(0,), reason=NONE),
-    Unseen(fact="state", task="stock.sync", got=("retrying",), reason=NONE),
-    *(Unseen(fact=fact, task="stock.scan", got=(0,), reason=LOST) for fact in ("sent", "started")),
-    Unseen(fact="state", task="stock.scan", got=("",), reason=LOST),
+    Unseen(fact="task", got=("",), reason=POPPED),
+    Unseen(fact="task", when=lambda true: true["expect"] != "lost", reason=MODULE),
+    # Of what succeeds with None at a later try, which is seen to be due.
+    *(
+        Unseen(fact=fact, when=lambda true: bool(true["retried"] and true["succeeded"]), got=got, reason=NONE)
+        for fact, got in {"started": (1,), "succeeded": (0,), "state": ("retrying",)}.items()
+    ),
+    *(
+        Unseen(fact=fact, when=lambda true: true["expect"] == "lost", got=(0,), reason=LOST)
+        for fact in ("sent", "started")
+    ),
+    Unseen(fact="state", when=lambda true: true["expect"] == "lost", got=("",), reason=LOST),
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ class Unseen(msgspec.Struct, frozen=True, kw_only=True):
     """The task's name; "": every task."""
     ids: tuple[str, ...] = ()
     """The task ids; empty: every one."""
+    when: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    """What the truth says of such a task."""
     got: tuple[Any, ...] = ()
     """What is seen instead; empty: anything."""
 
@@ -56,6 +59,7 @@ class Difference(msgspec.Struct, frozen=True):
             and unseen.task in ("", self.task)
             and (not unseen.ids or self.task_id in unseen.ids)
             and (not unseen.got or self.got in unseen.got)
+            and unseen.when(manifest()[self.capture]["truth"]["tasks"].get(self.task_id, {}))
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from collector.alerting.rulefile import GroupSpec, RuleSpec
 from collector.documents import Place
+from collector.model.contract import Contract
 from collector.model.errors import Problem
 from collector.model.labels import labels_of
 from collector.promql.syntax import parse
@@ -35,6 +36,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """Labels of events that the configuration makes labels of every task metric."""
     pages: Mapping[str, frozenset[str]] = {}
     """Rule file → the names of the runbook pages that it can link to."""
+    contracts: tuple[Contract, ...] = ()
+    """What alerts can get what their rules do not say from."""
     interval: float = DEFAULT_INTERVAL
     """Of groups that set none."""
     kept: float = DAY

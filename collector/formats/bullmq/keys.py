@@ -1,7 +1,8 @@
 """The keys of BullMQ: `<prefix>:<queue>:events`, `<prefix>:<queue>:<job id>`.
 
-A prefix has no colon outside of a hash tag (`{a:b}`); what follows it up to the last part is the queue's name, which
-may have some, as job ids may.
+BullMQ refuses a colon in a queue's name, and in a job's id but for the two of its own ids of repeated jobs; a prefix
+may have some. Older versions allowed them in queues: behind a prefix that is known, or the usual one, all is the
+queue's.
 """
 
 from __future__ import annotations
@@ -10,19 +11,25 @@ import re
 from functools import lru_cache
 
 EVENTS = ":events"
-_PREFIX = re.compile(r"(?:\{[^}]*\}|[^:{]|\{)*")
+_USUAL = "bull"
+_JOB = re.compile(r"(?:.*:)?([^:]*:repeat:[^:]*:[0-9]+)|(?:.*:)?([^:]*:[^:]*)", re.DOTALL)
+"""Queue and job id at the end of a key."""
 
 
 @lru_cache(4096)
 def split(base: str, prefix: str = "") -> tuple[str, str]:
     """Prefix and queue of `<prefix>:<queue>`; the queue is "" where there is none. `prefix`: where it is known."""
-    if prefix and base.startswith(f"{prefix}:"):
-        return prefix, base[len(prefix) + 1 :]
-    match = _PREFIX.match(base)
-    found = match[0] if match else ""
-    return found, base[len(found) + 1 :]
+    for known in (prefix, _USUAL):
+        if known and base.startswith(f"{known}:"):
+            return known, base[len(known) + 1 :]
+    found, _, queue = base.rpartition(":")
+    return (found, queue) if found else (base, "")
 
 
 def task_id(key: str, prefix: str = "") -> str:
     """`<queue>:<job id>` of a job's key."""
-    return split.__wrapped__(key, prefix)[1]  # ids are too many to be remembered
+    for known in (prefix, _USUAL):
+        if known and key.startswith(f"{known}:"):
+            return key[len(known) + 1 :]
+    match = _JOB.fullmatch(key)
+    return (match[1] or match[2]) if match else ""

@@ -8,6 +8,8 @@ import pytest
 
 from collector.cli import run
 from collector.cli.main import main
+from collector.cli.run import warn
+from collector.config.settings import load as load_settings
 
 UNIT = Path(__file__).parents[1]
 BROKEN = sorted(
@@ -227,3 +229,35 @@ def test_what_nothing_measures_is_said_and_is_no_finding(tmp_path, capsys):
     (remark, _) = out.splitlines()
     assert remark.startswith(f"{path}:5:11: remark: nothing measures `celery_worker_up`")
     assert err == ""
+
+
+OWNED = "tasks:\n- {match: 'pay.*', semantics: must_complete, owner: payments, runbook_url: 'https://wiki/pay'}\n"
+
+
+@pytest.mark.parametrize(
+    ("expr", "tasks", "is_owned"),
+    [
+        ("sum by (task) (increase(task_failed_total[5m])) > 0", OWNED, True),
+        ('tasks_in_flight{task="pay.settle"} > 5', OWNED, True),
+        ('tasks_in_flight{task=~"pay.+"} > 5', OWNED, True),
+        ('tasks_in_flight{task="mail.send"} > 5', OWNED, False),
+        ("sum by (queue) (increase(task_failed_total[5m])) > 0", OWNED, False),
+        (
+            "sum by (task) (increase(task_failed_total[5m])) > 0",
+            OWNED.replace("must_complete, owner: payments", "best_effort"),
+            False,
+        ),
+        ("sum by (task) (increase(task_failed_total[5m])) > 0", OWNED.partition("runbook_url")[0] + "}\n", False),
+    ],
+)
+def test_a_contract_owns_the_pages_of_its_tasks(capsys, caplog, tmp_path, expr, tasks, is_owned):
+    """Beside its rules, through a configuration, and at the start of `run`: it is the same finding, or none."""
+    rules, contracts, config = (tmp_path / name for name in ("rules.yaml", "tasks.yaml", "tasktrail.yaml"))
+    rules.write_text(f"groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {expr}\n    labels: {{severity: page}}\n")
+    contracts.write_text(tasks)
+    config.write_text(f"rules: ['{rules}']\ntasks: '{contracts}'\n")
+    beside, named = check(capsys, rules, contracts), check(capsys, config)
+    warn(load_settings(str(config), config.read_text(), {}))
+    said = [line for line in beside[2] if "`A` pages but has no " in line]
+    assert beside[0] == named[0] == (0 if is_owned else 1)
+    assert beside[2][:-1] == named[2][:-1] == said == sorted(caplog.messages)

@@ -300,6 +300,19 @@ def test_replay_goes_on_after_the_last_record(call, rules, tmp_path, until: str 
     assert alert["resolved_at"] == resolved
 
 
+def test_replay_says_how_to_see_what_waits_for_its_group(call, rules, tmp_path) -> None:
+    """Where the recording ends before a group speaks, a word on standard error says which --until lets it speak."""
+    path, routes = tmp_path / "one.ndjson", tmp_path / "routes.yaml"
+    path.write_bytes(FAILED)
+    routes.write_text("route: {receiver: r, group_wait: 1s}\nreceivers: [{name: r}]\n")
+    waiting = ["replay", path, "--rules", rules, "--routes", routes, "--json"]
+    _, out, err = call(*waiting)
+    hint = "1 alert had not been told of when the recording ended: --until +1s shows what would be sent\n"
+    assert (json.loads(out)["notifications"], hint in err) == ([], True)
+    _, out, err = call(*waiting, "--until", "+1s")
+    assert ([one["receiver"] for one in json.loads(out)["notifications"]], "--until" in err) == (["r"], False)
+
+
 def test_replay_at_a_speed_takes_its_time(call, rules, events, monkeypatch) -> None:
     """With --speed the stops are waited for, at that multiple of the recorded time."""
     slept = []

@@ -119,9 +119,9 @@ def test_every_entry_is_counted_once():
 
 def test_what_an_event_holds():
     """Names, times by the stream's ids, when a delayed job is due, and the reason of a failure."""
-    (out,) = run(entries(word("added", name="send"), LATER, ACTIVE, FAILED, queue="{a:b}:mail:eu"))
+    (out,) = run(entries(word("added", name="send"), LATER, ACTIVE, FAILED, queue="{a:b}:eu:mail"))
     sent, started, failed = out.events
-    assert (sent.task_id, sent.task, sent.queue) == ("mail:eu:1", "send", "mail:eu")
+    assert (sent.task_id, sent.task, sent.queue) == ("mail:1", "send", "mail")
     assert (sent.time, sent.eta, started.time) == (T0 / 1000 + 0.01, T0 / 1000 + 0.5, T0 / 1000 + 0.02)
     assert (failed.error, failed.error_message) == (None, "no")
     assert out.sources == [1, 2, 3]
@@ -400,7 +400,9 @@ def test_long_texts_are_cut():
     [
         ("bull:mail", ("bull", "mail")),
         ("{hosp}:mail", ("{hosp}", "mail")),
-        ("{a:b}:mail:eu", ("{a:b}", "mail:eu")),
+        ("{a:b}:mail", ("{a:b}", "mail")),
+        ("{a:b}:eu:mail", ("{a:b}:eu", "mail")),
+        ("acme:eu:mail", ("acme:eu", "mail")),
         ("bull:mail:eu", ("bull", "mail:eu")),
         ("shop{1}:mail", ("shop{1}", "mail")),
         ("nothing", ("nothing", "")),
@@ -408,8 +410,25 @@ def test_long_texts_are_cut():
     ],
 )
 def test_prefix_and_queue(base, parts):
-    """The prefix ends at the first colon outside of a hash tag; the queue's name may have some."""
+    """A queue's name has no colon, a prefix may have some; but for the usual one, behind which all is the queue's."""
     assert split(base) == parts
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("bull:mail:1", "mail:1"),
+        ("bull:mail:eu:1", "mail:eu:1"),
+        ("acme:eu:mail:1", "mail:1"),
+        ("{a:b}:mail:1", "mail:1"),
+        ("acme:mail:repeat:x:1790000000000", "mail:repeat:x:1790000000000"),
+        ("mail:1", "mail:1"),
+        ("nothing", ""),
+    ],
+)
+def test_the_task_of_a_jobs_key(key, expected):
+    """Queue and job id, whatever prefix is before them."""
+    assert task_id(key) == expected
 
 
 def test_a_known_prefix_may_have_colons():

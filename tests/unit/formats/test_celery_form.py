@@ -197,6 +197,14 @@ def test_users_own_events_are_ignored() -> None:
     assert (out.events, out.rejects, out.ignored) == ([], [], 3)
 
 
+@pytest.mark.parametrize("channel", ["celery-taskset-meta-6e9c.s", "acme:celery-taskset-meta-6e9c.s"])
+def test_the_size_of_a_chord_is_ignored(channel: str) -> None:
+    """Celery up to 5.4 publishes it, a bare number: Celery's own, and no lifecycle fact."""
+    assert FORMATS["celery"].is_mine("redis-pubsub", {"channel": channel}, b"2")
+    out = decode(batch(b"2", channel=channel))
+    assert (out.events, out.rejects, out.ignored) == ([], [], 1)
+
+
 def test_a_worker_given_up_at_shutdown_says_nothing() -> None:
     """`task-cancelled` is requeued or lost, and both look the same."""
     out = decode(batch(envelope(event("task-cancelled"))))
@@ -231,6 +239,27 @@ def test_the_error_class(shown: Any, traceback: Any, error: str | None, message:
     assert got[0] == error
     if message is not None:
         assert got[1] == message
+
+
+REJECT = FRAMES + "celery.exceptions.Reject: ('not today', "
+
+
+@pytest.mark.parametrize(
+    ("shown", "traceback", "kind"),
+    [
+        ("reject requeue=False: not today", REJECT + "False)\n", "rejected"),
+        ("reject requeue=True: not today", None, "requeued"),
+        ("ExceptionWithTraceback()", REJECT + "False)\n", "rejected"),
+        ("ExceptionWithTraceback()", REJECT + "True)\n", "requeued"),
+        ("ExceptionWithTraceback()", FRAMES + "app.errors.Reject: ('not today', False)\n", "failed"),
+        ("ExceptionWithTraceback()", FRAMES + "ValueError: no\ncelery.exceptions.Reject: ('no', False)\n", "failed"),
+        ("ValueError('no')", REJECT + "False)\n", "failed"),
+    ],
+)
+def test_a_reject_is_no_failure(shown: str, traceback: str | None, kind: str) -> None:
+    """`task-failed` of a `Reject` is its rejection, also from pools without child processes: their repr hides it."""
+    (told,) = decode(batch(envelope(event("task-failed", exception=shown, traceback=traceback)))).events
+    assert told.kind == kind
 
 
 def queued(task_id: str, tag: str, **headers: Any) -> str:

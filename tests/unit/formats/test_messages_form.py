@@ -101,6 +101,45 @@ def test_where_nothing_else_tells_the_name_of_its_place_says_whose_dead_letter_i
     assert [event.queue for event in main(entry("orders.DLT", 1, id="7", type="bill")).events] == ["orders.DLT"]
 
 
+COPY = {"type": "bill", "original_id": "1-0", "original_stream": "orders"}
+
+
+@pytest.mark.parametrize(
+    ("stream", "fields", "kind"),
+    [
+        ("orders.failed", {**COPY, "error": "KeyError: x"}, "dead_lettered"),
+        ("graveyard", {**COPY, "deliveries": "3"}, "dead_lettered"),
+        ("orders-retry", {**COPY, "error": "KeyError: x"}, "retried"),
+        ("orders", {**COPY, "error": "KeyError: x"}, "sent"),
+        ("copies", COPY, "sent"),
+        ("bills", {"type": "bill", "original_id": "b-7", "original_stream": "orders", "error": "none"}, "sent"),
+        ("bills", {"type": "bill", "original_id": "1-0", "error": "none"}, "sent"),
+    ],
+)
+def test_a_copy_of_an_entry_that_says_why_it_left_its_stream_is_dead(stream, fields, kind):
+    """Whatever the stream is called in which it lies; with globs those alone say what it is."""
+    assert [event.kind for event in FORMATS["messages"].new()(entry(stream, 5, **fields)).events] == [kind]
+    (event,) = FORMATS["messages"].new(dead_letter=("*.dead",))(entry(stream, 5, **fields)).events
+    assert event.kind == "sent"
+
+
+@pytest.mark.parametrize(
+    ("topic", "before", "kind"),
+    [
+        ("orders-parked", "orders-retry-1", "dead_lettered"),
+        ("orders-retry-1", "orders-retry-0", "retried"),
+        ("orders.again", "orders", "retried"),
+        ("orders", "orders-retry-1", "retried"),
+    ],
+)
+def test_what_retry_topics_passed_on_to_one_that_is_none_is_dead(topic, before, kind):
+    """Its headers are those of a retry, and it is named neither so nor as dead letters are, nor as their main topic."""
+    headers = {"kafka_original-topic": before, "kafka_original-partition": "0", "kafka_original-offset": "3"}
+    batch = Batch(source="s", place=f"{topic}/0", bodies=[b'{"id": "7"}'], receipts=[5], received_at=T0, times=[T0],
+                  fields=[headers], tap="kafka")  # fmt: skip
+    assert [event.kind for event in FORMATS["messages"].new()(batch).events] == [kind]
+
+
 def test_a_redriven_entry_is_its_task_sent_again():
     """By its mark, though it has no id of its own and the first message was never seen."""
     mark = str(Mark("0" * 16, 1, "the task"))

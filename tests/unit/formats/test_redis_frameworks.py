@@ -223,6 +223,28 @@ def test_attempts_between_two_looks_are_counted():
     ]
 
 
+def test_a_hash_that_was_read_before_its_run_began_tells_of_no_retry():
+    """It waits and was never run, though its run was heard of already; once it was, that run was given back."""
+    decode = rq.FORMAT.new()
+    note = {"channel": f"__keyspace@0__:rq:execution:a:{EXECUTION}"}, b"hset"
+    assert told(decode(batch(note, tap="redis-pubsub", at=T0 + 1))) == []
+    assert told(decode(batch(job(retries_left="3"), at=T0 + 1.01))) == [("sent", None)]
+    ended = {"started_at": iso(T0 + 1.02), "ended_at": iso(T0 + 1.03)}
+    out = decode(batch(job("scheduled", retries_left="2", **ended), at=T0 + 1.1))
+    assert [event.kind for event in out.events] == ["started", "retried"]
+
+
+def test_a_run_that_began_after_the_one_that_was_given_back_is_not_given_back_itself():
+    """A job that is first seen waiting for its second try, whose run was heard of before its hash was read."""
+    decode = rq.FORMAT.new()
+    for number, at in enumerate((T0 + 1, T0 + 1.5)):
+        note = {"channel": f"__keyspace@0__:rq:execution:a:{number:032x}"}, b"hset"
+        decode(batch(note, tap="redis-pubsub", at=at))
+    ended = {"started_at": iso(T0 + 1.1), "ended_at": iso(T0 + 1.2)}
+    out = decode(batch(job(retries_left="2", **ended), at=T0 + 1.51))
+    assert [event.kind for event in out.events] == ["sent", "started", "retried"]
+
+
 def test_an_end_without_a_result_entry_is_told_by_the_hash():
     """A job whose results are not kept ends by its hash, a little later; and only once."""
     decode = rq.FORMAT.new()
@@ -312,6 +334,17 @@ def test_progress_is_no_start():
     done = stored(status="complete", completed=int((T0 + 1) * 1000))
     decode(batch(word("complete"), tap="redis-pubsub"))
     assert told(decode(batch(done))) == [("succeeded", 1)]
+
+
+def test_a_queue_may_have_colons():
+    """The JSON says where in its channel's name a job's key begins, however often it is read."""
+    decode = saq.FORMAT.new()
+    events = []
+    for status in ("new", "active", "complete"):
+        about, body = stored(key="k", queue="q:eu", status=status)
+        events += decode(batch(({**about, "key": "saq:job:q:eu:k"}, body))).events
+    assert {(event.task_id, event.queue) for event in events} == {("k", "q:eu")}
+    assert [event.kind for event in events] == ["sent", "started", "succeeded"]
 
 
 def test_words_may_be_behind_the_json():

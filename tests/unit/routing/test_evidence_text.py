@@ -32,7 +32,7 @@ def test_all_of_it(alert):
         "queues of the latest 10: fast 6, slow 4",
         "callers of the latest 10: web 10",
         "dead letters still open: 3 (tasktrail dead-letters list)",
-        "task_failed_total, every 15 s until it fired: \u2581\u2583\u2588 (at most 4)",
+        "task_failed_total, every 15 s until now: \u2581\u2583\u2588 (at most 4)",
     ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +70,45 @@ def test_a_second_life_keeps_its_own_results(bench):
     counts, _, _, _ = summed(bench)
     assert counts == {"sent": 2, "started": 2, "succeeded": 2}
     assert bench.stitcher.reader.find("a").lives == 2
+
+
+RETRIES = [
+    # channel, kind, at, the attempt that is named, the attempt that is meant
+    ("", "received", 0.00, None, 1),
+    ("", "started", 0.10, None, 1),
+    ("", "received", 0.15, 2, 2),
+    ("result", "retried", 0.20, 1, 1),
+    ("", "retried", 0.25, None, 1),
+    ("", "started", 1.10, None, 2),
+    ("", "received", 1.15, 3, 3),
+    ("result", "retried", 1.20, 2, 2),
+    ("", "retried", 1.25, None, 2),
+    ("", "started", 2.10, None, 3),
+    ("result", "succeeded", 2.20, 3, 3),
+    ("", "succeeded", 2.25, None, 3),
+]
+"""What Celery tells of a task with three tries: its results name the attempt, of its events `received` alone."""
+
+
+@pytest.mark.parametrize("first", range(len(RETRIES)))
+def test_who_begins_to_listen_between_two_tries_counts_nothing_twice(first):
+    """Each end that was told counts once, though what came before says which attempt it is, and was never heard."""
+    heard = RETRIES[first:]
+    bench = told(
+        Bench(),
+        *((channel, kind, at, {"worker": "w", "attempt": attempt}) for channel, kind, at, attempt, _ in heard),
+    )
+    meant = {(kind, attempt) for _, kind, _, _, attempt in heard}
+    assert bench.counts() == Counter(kind for kind, _ in meant)
+
+
+def test_a_start_is_of_the_attempt_that_its_worker_received_last():
+    """Not of the first, though nothing of those before was heard; what another worker received says nothing of it."""
+    mine = ("", "received", 1, {"worker": "w", "attempt": 3})
+    others = ("", "received", 2, {"worker": "x", "attempt": 4})
+    started = ("", "started", 3, {"worker": "w"})
+    _, state, tries, _ = summed(told(Bench(), others, mine, started))
+    assert (state, tries[0][:2]) == ("received", (3, T + 3))
 
 
 @st.composite
