@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,17 @@ def _ask(start: Callable[[], str]) -> str:
         if os.environ.get("CI") == "true":
             pytest.fail(f"CI must run against real brokers: {why}", pytrace=False)
         pytest.skip(str(why))
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """What a command makes of logging ends with the test that ran it in this process."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    for name in ("tasktrail", "aiokafka"):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

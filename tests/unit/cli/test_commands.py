@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 from pathlib import Path
 
 import msgspec
@@ -33,17 +32,6 @@ def call(capsys):
         return code, out, err
 
     return run
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before():
-    """What `run` makes of the root logger ends with the test."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:], root.level = handlers, level
-    for name in ("tasktrail", "aiokafka"):
-        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture
