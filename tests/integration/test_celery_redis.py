@@ -232,7 +232,7 @@ async def test_a_reconnect_is_a_hole_with_an_estimate(rig: CeleryRedisRig) -> No
 
 async def test_workers_that_are_gone_are_forgotten(rig: CeleryRedisRig) -> None:
     """Where workers come and go under ever new names, what is known of them does not pile up over connections."""
-    past, notes = Past(workers={"gone@there": Worker(1, 0, 5, time.time())}), Notes()
+    past, notes = Past(workers={"gone@there": Worker(1, 5, time.time())}), Notes()
     async with running(CeleryRedisSource(rig.options, past), notes):
         await published(rig, "worker.heartbeat", beat(1))
         await until(lambda: past.workers.keys() == {"w1@here"})
@@ -240,7 +240,7 @@ async def test_workers_that_are_gone_are_forgotten(rig: CeleryRedisRig) -> None:
 
 async def test_a_hole_is_kept_until_it_is_on_record(rig: CeleryRedisRig) -> None:
     """A connection that is lost before the workers have said how far they are leaves the hole to the next one."""
-    past, notes = Past(heard_at=time.time() - 100, workers={"w1@here": Worker(7, 100, 100, time.time() - 100)}), Notes()
+    past, notes = Past(heard_at=time.time() - 100, workers={"w1@here": Worker(7, 100, time.time() - 100)}), Notes()
     began = past.heard_at
     async with running(CeleryRedisSource(rig.options, past), notes):
         await published(rig, "task.multi", b"1")
