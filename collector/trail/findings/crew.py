@@ -148,8 +148,8 @@ class Crew:
         """Changes with anything that a gauge of workers says."""
         self.untold = Holes()
         """When which source had workers that told nothing of what they began."""
-        self._quiet: dict[tuple[int, str], Worker] = {}
-        """Those that say how much they have begun, and have told of no task since their last heartbeat."""
+        self._quiet: dict[int, dict[str, Worker]] = {}
+        """By home and name: who says how much it has begun, and has told of no task since its last heartbeat."""
         self._holes = holes
         self._grace = grace
         self._heap: list[tuple[float, int, str]] = []
@@ -165,9 +165,10 @@ class Crew:
 
     def listen(self, home: int, events: Iterable[Event]) -> None:
         """Who tells of tasks, by a batch of what workers tell themselves. Costs nothing while everybody does."""
-        for name in {event.worker for event in events if event.task_id} if self._quiet else ():
-            if name and (worker := self._quiet.pop((home, name), None)) is not None:
-                worker.untold_since, worker.untold_beats = 0.0, 0
+        quiet = self._quiet.get(home, {})
+        for name in quiet.keys() & {event.worker for event in events if event.task_id} if quiet else ():
+            worker = quiet.pop(name)
+            worker.untold_since, worker.untold_beats = 0.0, 0
 
     def mute(self, source: str) -> list[str]:
         """The workers of a source that work and tell nothing of it."""
@@ -212,17 +213,17 @@ class Crew:
 
     def _weigh(self, worker: Worker, begun: int, before: float, at: float) -> None:
         """Hold what a worker says it has begun against what it told of since its sign of life at `before`."""
-        key = worker.home, worker.name
+        quiet = self._quiet.setdefault(worker.home, {})
         if begun < worker.begun:  # another process, which knows nothing of the one before
             worker.untold_since, worker.untold_beats = 0.0, 0
         elif not worker.untold_since:
-            worker.untold_since = before if 0 <= worker.begun < begun and key in self._quiet else 0.0
+            worker.untold_since = before if 0 <= worker.begun < begun and worker.name in quiet else 0.0
         elif not worker.is_mute and self._holes.over(worker.source, worker.untold_since, at) is not None:
             worker.untold_since, worker.untold_beats = 0.0, 0  # what it told may have been missed
         else:
             worker.untold_beats += 1
             self.untold.add(worker.source, worker.untold_since, at)
-        worker.begun, self._quiet[key] = begun, worker
+        worker.begun, quiet[worker.name] = begun, worker
 
     def _online(self, worker: Worker, when: float, at: float) -> None:
         if all(abs(when - other) > self._grace for other, _ in worker.onlines):  # else two channels tell of one
@@ -361,7 +362,7 @@ class Crew:
 
     def _drop(self, key: tuple[int, str]) -> None:
         del self.all[key]
-        self._quiet.pop(key, None)
+        self._quiet.get(key[0], {}).pop(key[1], None)
 
     def seen(self) -> list[tuple[str, str, bool, int]]:
         """Each worker: source, name, whether it is up, and its tasks in hand, -1 where it does not say."""

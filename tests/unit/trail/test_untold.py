@@ -109,4 +109,4 @@ def test_who_left_is_not_waited_for():
     gone = court.event("offline", 2, "", worker="w3")
     crew.take(0, "s", [beat(court, 0, 0), gone], [T, T + 2])
     crew.forget(T + 1e6)
-    assert (crew.all, crew._quiet) == ({}, {})
+    assert (crew.all, crew._quiet) == ({}, {0: {}})
