@@ -207,6 +207,10 @@ class _Reader:
     def filled(self, part: float) -> None:
         """A file has no connections."""
 
+    def mute(self) -> list[str]:
+        """Nobody is told of it."""
+        return []
+
     async def take(self, batch: Batch) -> Outcome:
         """Count a batch; its first line tells whether the file is a capture."""
         if batch.bodies and self._unpack is None:

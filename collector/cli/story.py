@@ -78,7 +78,7 @@ def _events(events: list[Row]) -> Iterator[str]:
             one["kind"],
             f"attempt {one['attempt']}",
             shown(one["worker"]),
-            shown(one["error"] or one.get("detail", "")),
+            ": ".join(shown(said) for said in (one["error"], one.get("detail", "")) if said),
         )
         for one in events
     ]

@@ -110,10 +110,12 @@ def _of_worker(event: Told, memory: Memory) -> Event:
     if event.worker is None:
         raise MalformedError("bad_field", "a worker's event without a hostname")
     event.task_id = ""
-    if event.active is not None:
-        event.labels = {"active": f"{event.active}"}
+    labels = {
+        name: f"{count}" for name, count in (("active", event.active), ("begun", event.processed)) if count is not None
+    }
     if type(event.freq) in {int, float} and 0 < event.freq <= _RAREST:
-        event.labels = {**(event.labels or {}), "every": f"{event.freq:g}"}
+        labels["every"] = f"{event.freq:g}"
+    event.labels = labels or None
     return event
 
 

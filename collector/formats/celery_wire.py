@@ -49,6 +49,8 @@ class Told(Event, gc=False, kw_only=True, omit_defaults=True):
     traceback: Any = None
     active: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     """Of a worker: how many tasks it has in hand."""
+    processed: Annotated[int, msgspec.Meta(ge=0, lt=2**53)] | None = None
+    """Of a worker: how many tasks it has begun."""
     freq: Any = None
     """Of a worker: seconds from one heartbeat to the next."""
 

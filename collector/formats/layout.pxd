@@ -6,8 +6,8 @@ cdef extern from *:
     """
     typedef struct {
         EventFields __pyx_base;
-        PyObject *active, *exception, *expired, *freq, *requeue, *retries, *traceback;
+        PyObject *active, *exception, *expired, *freq, *processed, *requeue, *retries, *traceback;
     } ToldFields;
     """
     ctypedef class collector.formats.celery_wire.Told(Event) [object ToldFields, check_size error]:
-        cdef object active, exception, expired, freq, requeue, retries, traceback
+        cdef object active, exception, expired, freq, processed, requeue, retries, traceback

@@ -140,6 +140,10 @@ class Intake(Protocol):
         """How full the source's bound on connections is, from 0 to 1."""
         ...
 
+    def mute(self) -> list[str]:
+        """The workers that work, by what they say of themselves, and of whose work nothing was told."""
+        ...
+
 
 class Source(Protocol):
     """Anything we read from. Built with its own frozen options; knows nothing of formats or trails."""

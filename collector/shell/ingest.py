@@ -285,6 +285,10 @@ class Ingest:
         """A source has a hole: what is missing in it is no finding."""
         self._stitcher.findings.holes.add(gap.source, gap.start, gap.end)
 
+    def mute(self, source: str) -> list[str]:
+        """The workers of a source that work and tell nothing of it."""
+        return self._stitcher.findings.crew.mute(source)
+
     def _tell_drops(self, axis: Axis, batch: Batch, events: Sequence[Event]) -> None:
         """A worker's hook says by the label `dropped` of a heartbeat how many events it had no room for: a hole."""
         for event in events:

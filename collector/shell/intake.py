@@ -197,6 +197,10 @@ class Lane:
         """How full the source's bound on connections is."""
         self.axis.filled = part
 
+    def mute(self) -> list[str]:
+        """The workers that work and tell nothing of it."""
+        return self._ingest.mute(self.axis.name)
+
     async def supervise(self, build: Callable[[], Source]) -> None:
         """Run a source until it ends or this task is cancelled; rebuild it whenever it is lost."""
         failures = 0

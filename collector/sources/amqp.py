@@ -308,7 +308,7 @@ class _Life:
         said += [self._management.says] if self._management is not None else []
         said += [self._options.hint] if self._options.hint else []
         if any(reader.tap.role == "events" for reader in self._readers.values()):
-            said += self._signs.missing(self._clock.monotonic())
+            said += self._signs.missing(self._clock.monotonic(), self._intake.mute())
         if (detail := "; ".join(part for part in said if part)) != self._detail:
             self._detail = detail
             self._intake.connected(detail)

@@ -5,7 +5,7 @@ Takes routing keys as they come, gives sentences. Only what was seen is judged: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PATIENCE = 10.0
@@ -16,6 +16,9 @@ BATCHES = 20
 EVENTS_OFF = (
     "workers send heartbeats and no task events: if tasks run, start the workers with -E, or set "
     "worker_send_task_events = True"
+)
+EVENTS_OFF_AT = (
+    "task events are off at {} although workers are busy: start workers with -E, or set worker_send_task_events = True"
 )
 SENT_OFF = (
     "no task-sent events: set task_send_sent_event = True where tasks are published; until then queues and waiting "
@@ -41,9 +44,11 @@ class Signs:
             elif self._beats_since is None and key == "worker.heartbeat":
                 self._beats_since = at
 
-    def missing(self, at: float) -> list[str]:
-        """What is off, for people."""
+    def missing(self, at: float, mute: Sequence[str] = ()) -> list[str]:
+        """What is off, for people. `mute`: workers that work and tell nothing of it."""
         if not self._tasks:
             is_long = self._beats_since is not None and at - self._beats_since >= PATIENCE
             return [EVENTS_OFF] if is_long else []
+        if mute:
+            return [EVENTS_OFF_AT.format(", ".join(mute[:5]) + (", ..." if mute[5:] else ""))]
         return [SENT_OFF] if self._tasks >= BATCHES and not self._has_sent else []

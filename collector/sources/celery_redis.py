@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -256,15 +256,16 @@ class _Listener:
         self._tell_hole(now)
         if self._hole is None:
             self._past.workers = dict(self._workers.known)  # those that are gone must not pile up
-        detail = self._told(now)
+        mute = self._intake.mute()
+        detail = self._told(now, mute)
         if detail != self._detail:
             self._detail = detail
-            self._intake.connected(detail, is_deaf=self._workers.are_mute)
-        if self._options.enable_events and self._workers.take_wish():
+            self._intake.connected(detail, is_deaf=bool(mute) and not self._workers.is_asked)
+        if self._options.enable_events and self._workers.take_wish(mute):
             await self._connection.ask("PUBLISH", self._options.control, switch_on(now))
 
-    def _told(self, now: float) -> str:
-        said = [f"listens to {' and '.join(self._options.patterns)}", *self._workers.said(now)]
+    def _told(self, now: float, mute: Sequence[str]) -> str:
+        said = [f"listens to {' and '.join(self._options.patterns)}", *self._workers.said(now, mute)]
         if self._look.queues:
             said.append(f"looks into {_some(self._look.queues)}")
         return "; ".join(said)

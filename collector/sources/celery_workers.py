@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -48,8 +48,6 @@ class Worker(msgspec.Struct, frozen=True):
     """A worker's process, as its last heartbeat told."""
 
     pid: int
-    first: int
-    """How many tasks it had processed when it was first heard."""
     processed: int
     heard_at: float
 
@@ -81,21 +79,17 @@ class Workers:
         self._mark = exchange.encode()
         self._began = began
         self._kinds = kinds
-        self._missing = 0
+        self._unasked: set[str] = set()
+        self._mute: set[str] = set()
         self.known: dict[str, Worker] = {}
         """By name."""
         self.is_asked = False
         """Whether the workers were asked to send events."""
 
-    @property
-    def are_mute(self) -> bool:
-        """Whether they have worked, no task event came, and none was asked for."""
-        has_worked = any(one.processed > one.first for one in self.known.values())
-        return has_worked and not self._kinds.all and not self.is_asked
-
-    def take_wish(self) -> bool:
-        """Whether to ask the workers for events now: one is new, or was busy without any since the last time."""
-        is_wished, self._missing = self._missing > 0, 0
+    def take_wish(self, mute: Sequence[str]) -> bool:
+        """Whether to ask the workers for events now: one is new, or has become mute since the last time."""
+        is_wished = bool(self._unasked or set(mute) - self._mute)
+        self._unasked, self._mute = set(), set(mute)
         self.is_asked = self.is_asked or is_wished
         return is_wished
 
@@ -106,7 +100,6 @@ class Workers:
             if kind == b"task.":
                 self._kinds.all += count
                 self._kinds.sent += count * channel.endswith(b"task.sent")
-                self._missing = 0
             elif kind == b"worke":
                 for place, body in zip(messages.channels, messages.bodies, strict=True):
                     if place == channel:
@@ -121,24 +114,21 @@ class Workers:
         if worker is None or worker.pid != beat.pid:
             if len(self.known) >= _MOST:
                 self.known.pop(next(iter(self.known)))
-            self._missing += 1
-            first = beat.processed
-        else:
-            self._missing += beat.processed > worker.processed
-            first = worker.first
-        self.known[beat.hostname] = Worker(beat.pid, first, beat.processed, now)
+            self._unasked.add(beat.hostname)
+        self.known[beat.hostname] = Worker(beat.pid, beat.processed, now)
 
-    def said(self, now: float) -> list[str]:
-        """What people should know, and how to switch on what is off."""
+    def said(self, now: float, mute: Sequence[str] = ()) -> list[str]:
+        """What people should know, and how to switch on what is off. `mute`: who works and tells nothing of it."""
         there = [name for name, worker in self.known.items() if now - worker.heard_at < _SILENT]
         if not there:
             waited = now - self._began >= _FIRST
             return ["no worker is heard: they send a heartbeat every 2 s"] if waited else ["no worker was heard yet"]
-        said = [f"hears {_count(len(there), 'worker')} ({', '.join(sorted(there)[:5])}{', ...' if there[5:] else ''})"]
+        said = [f"hears {_count(len(there), 'worker')} ({_named(sorted(there))})"]
         if self._kinds.all == 0 and self.is_asked:
             said.append("task events were off, and the workers were asked to send them")
-        elif self.are_mute:
-            said.append(f"task events are off although workers are busy: {_HOW_ON}")
+        elif mute:
+            where = f" at {_named(mute)}" if self._kinds.all else ""
+            said.append(f"task events are off{where} although workers are busy: {_HOW_ON}")
         elif self._kinds.all == 0:
             said.append(f"no task event yet; if none comes while tasks run, {_HOW_ON}")
         elif self._kinds.sent == 0 and self._kinds.all >= _ENOUGH:
@@ -146,6 +136,10 @@ class Workers:
         else:
             said.append("task events are on" + (", with `task-sent`" if self._kinds.sent else ""))
         return said
+
+
+def _named(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:5])}{', ...' if names[5:] else ''}"
 
 
 def _count(number: int, noun: str) -> str:

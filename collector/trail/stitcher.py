@@ -86,6 +86,8 @@ class Stitcher:
                 self.promises.welcome(fresh)
             if self.findings.is_asked:
                 self.findings.welcome(fresh)
+        if not channel_name:
+            self.findings.crew.listen(home.index, events)
         if ignored:
             self.findings.crew.take(home.index, source, events, ats)
         if self._misfits.crowds:

@@ -18,6 +18,8 @@ from collector.trail.trail import IN_TIME_LINE, UNKNOWN_LINE, Finding, Found, Tr
 from collector.trail.transitions import FACTS
 from collector.trail.twice import twice
 
+_AGAIN = "told again, counts once"
+"""Of a fact that another one tells of already: a second channel's, or the same channel's once more."""
 _COUNTED_FACTS = FACTS.index("flight_up")
 
 
@@ -44,7 +46,7 @@ class Moment(msgspec.Struct, kw_only=True):
     queue: str
     error: str
     detail: str = ""
-    """Of what was found: what people need to know of it."""
+    """What people need to know of it."""
 
 
 class Timeline(msgspec.Struct, kw_only=True):
@@ -136,7 +138,12 @@ def _findings(trail: Trail) -> list[tuple[str, float, str]]:
 
 def _events(trail: Trail, lives: list[Life], rows: Rows, errors: Errors) -> list[Moment]:
     """The facts in their order, and each finding behind all that was known when it was made."""
-    events = [_moment(placed, rows, errors) for life in lives for placed in life.order]
+    counted = {id(placed) for life in lives for group in life.groups.values() for placed in group.counted}
+    events = [
+        _moment(placed, rows, errors, "" if id(placed) in counted else _AGAIN)
+        for life in lives
+        for placed in life.order
+    ]
     for kind, at, detail in sorted([*_findings(trail), *twice(trail, lives, rows)], key=lambda finding: finding[1]):
         place = next((index for index, event in enumerate(events) if event.at > at), len(events))
         queue = names_of(trail, rows)[1]
@@ -172,7 +179,7 @@ def _attempts(life: Life, errors: Errors) -> list[Attempt]:
     ]
 
 
-def _moment(placed: Placed, rows: Rows, errors: Errors) -> Moment:
+def _moment(placed: Placed, rows: Rows, errors: Errors, detail: str) -> Moment:
     fact = placed.fact
     return Moment(
         kind=TASK_KINDS[fact.kind],
@@ -182,4 +189,5 @@ def _moment(placed: Placed, rows: Rows, errors: Errors) -> Moment:
         worker=fact.worker,
         queue=rows.names(fact.row)[1] if fact.row >= 0 else fact.queue,
         error=errors.name(fact.error),
+        detail=detail,
     )

@@ -126,7 +126,7 @@ def test_it_reads_celery_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None
         {"type": "task-revoked", "uuid": "a", "expired": True, **base},
         {"type": "task-cancelled", "uuid": "a", **base},
         {"type": "shop.own", "uuid": "a", **base},
-        {"type": "worker-heartbeat", "freq": 2.0, "active": 3, **base},
+        {"type": "worker-heartbeat", "freq": 2.0, "active": 3, "processed": 9, **base},
         {"type": "worker-online", "timestamp": 1.8e9},
     ):
         messages += [peers.message("task.multi", told), peers.message("task.multi", [told, told])]

@@ -50,6 +50,10 @@ class Counter:
     def filled(self, part: float) -> None:
         """Of no interest here."""
 
+    def mute(self) -> list[str]:
+        """Of no interest here."""
+        return []
+
     async def take(self, batch: Batch) -> Outcome:
         """Count."""
         self.left -= len(batch.bodies)

@@ -65,6 +65,9 @@ class Notes:
     def filled(self, part: float) -> None:
         self.parts.append(part)
 
+    def mute(self) -> list[str]:
+        return []
+
     @property
     def bodies(self) -> list[bytes]:
         return [body for batch in self.batches for body in batch.bodies]

@@ -174,6 +174,29 @@ def test_events_that_are_off_are_found_and_switched_on(
     asking.wait(lambda: detail in asking.source("celery+redis")["detail"], 10, "a missing `task-sent` is not said")
 
 
+def test_a_worker_without_events_beside_another_is_named(
+    broker: Broker, jobs: Callable[..., Jobs], run: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    """One of two workers without `-E` is told of by its name, and what it runs is not found never started."""
+    app = jobs(RESULTS="")
+    app.start_worker("w1", "-E", "--concurrency", "1", "-Q", "orders")
+    app.start_worker("w3", "--concurrency", "1", "-Q", "quiet")
+    tasks = tmp_path / "tasks.yaml"
+    tasks.write_text("tasks: [{match: jobs.charge, semantics: best_effort, deadline: 10s}]")
+    daemon = run("--source", source_url(broker), "--tasks", str(tasks))
+    told = "hears 2 workers (w1@here, w3@here)"
+    daemon.wait(lambda: told in daemon.source("celery+redis")["detail"], 60, "the workers are not heard")
+    app.produce("charge", "5", "0")  # the first one's start may overtake its sending
+    daemon.wait(lambda: counts_of(daemon, "succeeded") == 5, 60, "nothing is told")
+    app.produce("charge", "1", "30", "quiet")
+    told = "task events are off at w3@here although workers are busy"
+    daemon.wait(lambda: told in daemon.source("celery+redis")["detail"], 60, "it does not say whose events are off")
+    unheard = next(task_id for task_id, facts in app.facts().items() if not facts["succeeded"])
+    daemon.wait(lambda: counted(daemon, unheard)["state"] != "sent", 60, "it is not looked at")
+    assert counted(daemon, unheard)["state"] == "unknown"
+    assert "never_started" not in counted(daemon, unheard)["counts"]
+
+
 def counts_of(daemon: Daemon, fact: str) -> float:
     """The sum of a counter."""
     return sum(value for _, value in daemon.metrics().get(f"task_{fact}_total", []))
@@ -232,7 +255,7 @@ async def test_a_reconnect_is_a_hole_with_an_estimate(rig: CeleryRedisRig) -> No
 
 async def test_workers_that_are_gone_are_forgotten(rig: CeleryRedisRig) -> None:
     """Where workers come and go under ever new names, what is known of them does not pile up over connections."""
-    past, notes = Past(workers={"gone@there": Worker(1, 0, 5, time.time())}), Notes()
+    past, notes = Past(workers={"gone@there": Worker(1, 5, time.time())}), Notes()
     async with running(CeleryRedisSource(rig.options, past), notes):
         await published(rig, "worker.heartbeat", beat(1))
         await until(lambda: past.workers.keys() == {"w1@here"})
@@ -240,7 +263,7 @@ async def test_workers_that_are_gone_are_forgotten(rig: CeleryRedisRig) -> None:
 
 async def test_a_hole_is_kept_until_it_is_on_record(rig: CeleryRedisRig) -> None:
     """A connection that is lost before the workers have said how far they are leaves the hole to the next one."""
-    past, notes = Past(heard_at=time.time() - 100, workers={"w1@here": Worker(7, 100, 100, time.time() - 100)}), Notes()
+    past, notes = Past(heard_at=time.time() - 100, workers={"w1@here": Worker(7, 100, time.time() - 100)}), Notes()
     began = past.heard_at
     async with running(CeleryRedisSource(rig.options, past), notes):
         await published(rig, "task.multi", b"1")

@@ -3,6 +3,9 @@
 A worker is gone when three heartbeats are missing (10 s at least), when it begins again under its name, or for good
 after it said that it leaves. One that never gave a sign of life is never gone. What its tasks do is a sign of life,
 too, which is looked for before it is believed gone.
+
+One that says it has begun tasks, and tells of none, may have in hand whatever else was sent: where it is heard, nothing
+is found from a start that is missing.
 """
 
 from __future__ import annotations
@@ -34,8 +37,10 @@ FORGOTTEN = 3_600.0
 """Seconds after which nobody asks for a worker that is gone."""
 _SKIMMED = 50
 _SIGNS = frozenset(WORKER_KINDS)
-_UNBELIEVABLE = 7
+_UNBELIEVABLE = 16
 """Digits of a number of tasks."""
+_SURE = 2
+"""Heartbeats without a word of what was begun, after which a worker is called mute: its events may be on their way."""
 
 
 class Worker(msgspec.Struct, array_like=True):
@@ -74,6 +79,17 @@ class Worker(msgspec.Struct, array_like=True):
     """
     idle_since: float = 0.0
     """Since when all its heartbeats say that it has nothing in hand; 0.0: they do not."""
+    begun: int = -1
+    """Tasks that it said it has begun; -1: it does not say."""
+    untold_since: float = 0.0
+    """The heartbeat since which it has begun tasks without a word of any; 0.0: it tells of them."""
+    untold_beats: int = 0
+    """How many heartbeats ago that was noticed."""
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether it certainly works without telling of it."""
+        return self.untold_beats >= _SURE
 
     @property
     def is_up(self) -> bool:
@@ -130,6 +146,10 @@ class Crew:
         """Whose clocks were found wrong since this was last emptied, and when."""
         self.version = 0
         """Changes with anything that a gauge of workers says."""
+        self.untold = Holes()
+        """When which source had workers that told nothing of what they began."""
+        self._quiet: dict[int, dict[str, Worker]] = {}
+        """By home and name: who says how much it has begun, and has told of no task since its last heartbeat."""
         self._holes = holes
         self._grace = grace
         self._heap: list[tuple[float, int, str]] = []
@@ -143,11 +163,22 @@ class Crew:
             if event.worker and event.kind in _SIGNS and "dropped" not in (event.labels or {}):
                 self._sign(self._worker(home, source, event.worker, at), event, at)
 
+    def listen(self, home: int, events: Iterable[Event]) -> None:
+        """Who tells of tasks, by a batch of what workers tell themselves. Costs nothing while everybody does."""
+        quiet = self._quiet.get(home, {})
+        for name in quiet.keys() & {event.worker for event in events if event.task_id} if quiet else ():
+            worker = quiet.pop(name)
+            worker.untold_since, worker.untold_beats = 0.0, 0
+
+    def mute(self, source: str) -> list[str]:
+        """The workers of a source that work and tell nothing of it."""
+        return sorted(one.name for one in self.all.values() if one.is_mute and one.source == source and one.is_up)
+
     def _worker(self, home: int, source: str, name: str, at: float) -> Worker:
         worker = self.all.get((home, name))
         if worker is None:
             if len(self.all) >= MOST:
-                self.all.pop(min(self.all, key=lambda key: self.all[key].signs[-1]))
+                self._drop(min(self.all, key=lambda key: self.all[key].signs[-1]))
             worker = self.all[home, name] = Worker(home, name, source, [at])
             self.version += 1
         return worker
@@ -155,9 +186,8 @@ class Crew:
     def _sign(self, worker: Worker, event: Event, at: float) -> None:
         was_up, was_active, newest = worker.is_up, worker.active, worker.heard_at
         labels = event.labels or {}
-        active = labels.get("active", "")
         worker.every = _interval(labels.get("every", "")) or worker.every
-        told = int(active) if active.isdecimal() and len(active) < _UNBELIEVABLE else -1
+        told, begun = _number(labels.get("active", "")), _number(labels.get("begun", ""))
         worker.signs = _with(worker.signs, at)
         if event.kind == "offline":
             worker.offline_at = max(worker.offline_at, at if at >= newest else 0.0)
@@ -174,10 +204,26 @@ class Crew:
                 self._compare(worker, at)
         if at >= newest:
             worker.active = told
+            if begun >= 0:
+                self._weigh(worker, begun, newest, at)
         if worker.silences:
             worker.note_returns()
         self.version += (was_up, was_active) != (worker.is_up, worker.active)
         self.look_after(worker)
+
+    def _weigh(self, worker: Worker, begun: int, before: float, at: float) -> None:
+        """Hold what a worker says it has begun against what it told of since its sign of life at `before`."""
+        quiet = self._quiet.setdefault(worker.home, {})
+        if begun < worker.begun:  # another process, which knows nothing of the one before
+            worker.untold_since, worker.untold_beats = 0.0, 0
+        elif not worker.untold_since:
+            worker.untold_since = before if 0 <= worker.begun < begun and worker.name in quiet else 0.0
+        elif not worker.is_mute and self._holes.over(worker.source, worker.untold_since, at) is not None:
+            worker.untold_since, worker.untold_beats = 0.0, 0  # what it told may have been missed
+        else:
+            worker.untold_beats += 1
+            self.untold.add(worker.source, worker.untold_since, at)
+        worker.begun, quiet[worker.name] = begun, worker
 
     def _online(self, worker: Worker, when: float, at: float) -> None:
         if all(abs(when - other) > self._grace for other, _ in worker.onlines):  # else two channels tell of one
@@ -311,8 +357,12 @@ class Crew:
         """Let go of those who are gone for long."""
         gone = [key for key, one in self.all.items() if not one.is_up and one.signs[-1] < at - FORGOTTEN]
         for key in gone:
-            del self.all[key]
+            self._drop(key)
             self.version += 1
+
+    def _drop(self, key: tuple[int, str]) -> None:
+        del self.all[key]
+        self._quiet.get(key[0], {}).pop(key[1], None)
 
     def seen(self) -> list[tuple[str, str, bool, int]]:
         """Each worker: source, name, whether it is up, and its tasks in hand, -1 where it does not say."""
@@ -333,6 +383,11 @@ class Crew:
 def _with(times: list[float], at: float) -> list[float]:
     """Sorted times with one more; the newest of them."""
     return times if at in times else sorted([*times, at])[-_SIGNS_KEPT:]
+
+
+def _number(told: str) -> int:
+    """A number of tasks, in a label; -1 where it does not say so."""
+    return int(told) if told.isdecimal() and len(told) < _UNBELIEVABLE else -1
 
 
 def _interval(told: str) -> float:

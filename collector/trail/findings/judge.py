@@ -325,7 +325,8 @@ class Findings:
         if kind.is_absence and not self.holes.is_known(source):
             self.unseen += not self.holes.wait(source, self._look_again, trail.home, trail.task_id)
             return inf
-        if kind.is_unknown or (kind.is_absence and self.holes.over(source, about.fact.at, verdict.at) is not None):
+        holes = [self.holes] * kind.is_absence + [self.crew.untold] * kind.is_of_start
+        if kind.is_unknown or any(one.over(source, about.fact.at, verdict.at) is not None for one in holes):
             found = Found(UNKNOWN_LINE, about.when, verdict.at, row, kind.name)
             self.unseen += not kind.is_unknown
             if kind.is_unknown:

@@ -26,6 +26,8 @@ class Kind(msgspec.Struct, frozen=True):
     """How often it may be found: once for what it is about, for each life, or for the trail."""
     is_absence: bool
     """Whether something that is missing says it: then not across a hole of the source."""
+    is_of_start: bool = False
+    """Whether that is a start: then not while a worker may have begun it without a word, either."""
     is_unknown: bool = False
     """Whether all that is found is that something is not known: counted by no metric of findings."""
 
@@ -45,7 +47,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(backoff, VIOLATIONS, "trail", is_absence=False),
     Kind(requeue_loop, FINDINGS, "life", is_absence=False),
     Kind(stuck, FINDINGS, "fact", is_absence=True),
-    Kind(never_started, FINDINGS, "life", is_absence=True),
-    Kind(forecast, FINDINGS, "life", is_absence=True),
+    Kind(never_started, FINDINGS, "life", is_absence=True, is_of_start=True),
+    Kind(forecast, FINDINGS, "life", is_absence=True, is_of_start=True),
 )
 """In this order: poison looks at what was found lost, and what was lost is not stuck."""

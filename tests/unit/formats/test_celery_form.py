@@ -98,9 +98,9 @@ def test_what_is_malformed_is_counted_by_its_reason(body: Any, reason: str) -> N
 @pytest.mark.parametrize(("freq", "every"), [(2.0, "2"), (30, "30"), (0, None), (-1, None), ("2", None), (1e9, None)])
 def test_a_worker_says_how_often_its_heartbeats_come(freq: Any, every: str | None) -> None:
     """What can be no interval is not taken for one."""
-    beat = envelope({"type": "worker-heartbeat", "hostname": "w1", "timestamp": T, "active": 1, "freq": freq})
-    (found,) = decode(batch(beat)).events
-    assert ((found.labels or {}).get("every"), (found.labels or {})["active"]) == (every, "1")
+    told = {"type": "worker-heartbeat", "hostname": "w1", "timestamp": T, "active": 1, "processed": 20, "freq": freq}
+    (found,) = decode(batch(envelope(told))).events
+    assert found.labels == {"active": "1", "begun": "20"} | ({"every": every} if every else {})
 
 
 def test_good_events_of_a_bad_list_go_on() -> None:

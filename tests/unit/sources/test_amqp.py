@@ -21,7 +21,7 @@ from collector.model.secret import Secret
 from collector.sources import amqp_ask
 from collector.sources.amqp import AmqpOptions, AmqpSource, Tap
 from collector.sources.amqp_ask import Management
-from collector.sources.amqp_signs import BATCHES, EVENTS_OFF, PATIENCE, SENT_OFF, Signs
+from collector.sources.amqp_signs import BATCHES, EVENTS_OFF, EVENTS_OFF_AT, PATIENCE, SENT_OFF, Signs
 from collector.sources.amqp_wire import DEEPEST, AmqpAddress, plain
 from collector.wiring import plugs
 
@@ -130,7 +130,7 @@ def keys(*names: str) -> list[dict[str, str]]:
 
 
 def test_events_that_are_off() -> None:
-    """Heartbeats and no task events for ten seconds, and task events none of which was sent by a publisher."""
+    """Heartbeats and no task events for ten seconds, workers without any, and events none of which is a publisher's."""
     signs = Signs()
     assert signs.missing(100) == []
     signs.note(keys("worker.online", "worker.heartbeat"), 100)
@@ -141,6 +141,7 @@ def test_events_that_are_off() -> None:
     assert signs.missing(130) == []
     signs.note(keys(*["task.multi"] * BATCHES), 131)
     assert signs.missing(131) == [SENT_OFF]
+    assert signs.missing(131, ["w3@h"]) == [EVENTS_OFF_AT.format("w3@h")]
     signs.note(keys("task.sent"), 132)
     assert signs.missing(132) == []
 

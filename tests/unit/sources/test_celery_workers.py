@@ -26,7 +26,7 @@ def hear(workers: Workers, *bodies: bytes, key: str = "worker.heartbeat", at: fl
 
 def worker(processed: int, heard_at: float, pid: int = 7) -> Worker:
     """One at a heartbeat."""
-    return Worker(pid, 0, processed, heard_at)
+    return Worker(pid, processed, heard_at)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,23 @@ def test_what_is_on_is_known_after_a_reconnect() -> None:
     assert again.said(1.0)[-1] == "task events are on, with `task-sent`"
 
 
-def test_workers_are_mute_once_they_have_worked_without_a_word() -> None:
-    """A task that began before we listened proves nothing; one that has passed meanwhile without an event does."""
+def test_who_works_without_a_word_is_named() -> None:
+    """Where nobody tells of tasks, that is said of all; where some do, those are named who do not."""
     workers = Workers("celeryev", 0.0, Kinds())
     hear(workers, beat(5, active=1))
-    assert not workers.are_mute
     assert workers.said(0.0)[-1].startswith("no task event yet")
-    hear(workers, beat(6))
-    assert workers.are_mute
-    assert workers.said(0.0)[-1].startswith("task events are off although workers are busy: start workers with `-E`")
-    assert workers.take_wish()
-    assert not workers.are_mute
+    off = "although workers are busy: start workers with `-E`"
+    assert workers.said(0.0, ["w1"])[-1].startswith(f"task events are off {off}")
+    hear(workers, b"{}", key="task.multi")
+    assert workers.said(0.0)[-1] == "task events are on"
+    assert workers.said(0.0, ["w3@h"])[-1].startswith(f"task events are off at w3@h {off}")
+
+
+def test_workers_are_asked_when_they_come_and_when_they_are_mute() -> None:
+    """Once each, whatever others tell."""
+    workers = Workers("celeryev", 0.0, Kinds())
+    hear(workers, beat(5))
+    hear(workers, b"{}", key="task.multi")
+    assert [workers.take_wish([]), workers.take_wish([])] == [True, False]
+    assert [workers.take_wish(["w1"]), workers.take_wish(["w1"]), workers.take_wish([])] == [True, False, False]
+    assert workers.is_asked

@@ -45,6 +45,17 @@ def test_a_result_stored_before_the_start_was_told_is_no_redelivery(bench):
     assert (state, tries, flying) == ("succeeded", [(1, T + 1.1, "succeeded")], 0)
 
 
+def test_an_end_that_two_channels_tell_of_is_marked_as_one(bench):
+    """The timeline shows both, and which of them adds nothing; what happened twice is not marked."""
+    worker = {"worker": "w"}
+    told(bench, ("", "started", 1, worker), ("", "retried", 2, worker), ("result", "retried", 1.9, worker))
+    told(bench, ("", "started", 3, worker), ("", "failed", 4, worker), ("result", "failed", 3.9, worker))
+    told(bench, ("", "started", 5, worker))
+    events = bench.stitcher.reader.find("a").events
+    assert [(one.kind, round(one.time - T, 3)) for one in events if one.detail] == [("retried", 1.9), ("failed", 3.9)]
+    assert len(events) == 7
+
+
 def test_a_result_that_names_no_attempt_is_about_the_end_that_the_events_tell(bench):
     """The second try's result, stored before its start was told, is not the first try's success."""
     told(bench, ("", "started", 1, {}), ("", "retried", 2, {}), ("result", "succeeded", 3.0, {}))
