@@ -22,7 +22,7 @@ demo: $(VENV)/.run
 	$(BIN)/tasktrail demo --seconds $(SECONDS)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --rerun-show-tracebacks $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check
