@@ -121,7 +121,8 @@ def _node(
             least=max(1, copies - 1),
         )
     )
-    formatting = [*call, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)]
+    # An id may begin with a dash, which by itself would be an option.
+    formatting = [*call, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(properties)]
     done = install.run(formatting, PATIENCE)
     if done.returncode:
         raise Unavailable(f"Kafka's storage tool: {done.stderr[-400:]}")

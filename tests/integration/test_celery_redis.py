@@ -186,7 +186,7 @@ def test_a_worker_without_events_beside_another_is_named(
     daemon = run("--source", source_url(broker), "--tasks", str(tasks))
     told = "hears 2 workers (w1@here, w3@here)"
     daemon.wait(lambda: told in daemon.source("celery+redis")["detail"], 60, "the workers are not heard")
-    app.produce("charge", "5", "0")  # the first one's start may overtake its sending
+    app.produce("charge", "5", "1")  # so long that none ends before it says that it was sent; all but the first wait
     daemon.wait(lambda: counts_of(daemon, "succeeded") == 5, 60, "nothing is told")
     app.produce("charge", "1", "30", "quiet")
     told = "task events are off at w3@here although workers are busy"
