@@ -197,12 +197,13 @@ def main() -> None:
     if sys.argv[1] == "--load":
         load(sys.argv[2], float(sys.argv[3]))
         return
-    alone, words = sys.argv[1] == "--alone", sys.argv[1:]
-    seconds, rate, *_ = [float(word) for word in words[alone:]] + [float(RATE)]
+    is_alone = sys.argv[1] == "--alone"
+    words = sys.argv[2:] if is_alone else sys.argv[1:]
+    seconds, rate = float(words[0]), float(words[1]) if len(words) > 1 else RATE
     heap.wish()
     with tempfile.TemporaryDirectory() as folder:
         done = asyncio.run(soak(seconds, rate, Path(folder)))
-    if alone:
+    if is_alone:
         sys.stdout.buffer.write(msgspec.json.encode(done))
         return
     for one in done.samples[:: max(1, len(done.samples) // 20)]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from collector.keeping import habits
-from collector.model.clock import Clock, SteadyClock
+from collector.model.clock import Clock
 from collector.model.part import Part
 from collector.model.record import Gap
 from collector.model.shown import counted
@@ -119,8 +119,7 @@ class Checkpoints:
         self._series = series_saving.Saver(pipeline.store)
         self._habits = habits.Saver(pipeline.casebook, pipeline.desk.flapping)
         if self._saved is not None:
-            if isinstance(self._clock, SteadyClock):
-                self._clock.go_on_from(self._saved.commit.at)
+            self._clock.go_on_from(self._saved.commit.at)
             age = self._clock.now() - self._saved.commit.at
             self._telemetry.said("state: goes on with %d open trails, as of %.1f s ago", len(pipeline.stitcher), age)
         return pipeline

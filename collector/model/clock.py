@@ -18,6 +18,10 @@ class Clock(Protocol):
         """Seconds by which the wall time is ahead of what the machine says."""
         ...
 
+    def go_on_from(self, at: float) -> None:
+        """A former process has come so far: a clock that is never set back begins there at the earliest."""
+        ...
+
     def now(self) -> float:
         """Unix seconds."""
         ...
@@ -35,6 +39,9 @@ class SystemClock:
     """The machine's clock."""
 
     ahead = 0.0
+
+    def go_on_from(self, at: float) -> None:
+        """It is what it is."""
 
     def now(self) -> float:
         """Unix seconds."""
@@ -61,7 +68,7 @@ class SteadyClock:
         self.ahead = 0.0
 
     def go_on_from(self, at: float) -> None:
-        """A former process has come so far."""
+        """Not to be before what a former process has come to."""
         self._at = max(self.now(), at)
 
     def now(self) -> float:
@@ -89,6 +96,9 @@ class ManualClock:
     def __init__(self, at: float = 0.0) -> None:
         self.at = at
         self.spent = 0.0
+
+    def go_on_from(self, at: float) -> None:
+        """It stands where it was put."""
 
     def now(self) -> float:
         """Unix seconds, as last set."""

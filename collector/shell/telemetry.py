@@ -72,6 +72,7 @@ METRICS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
 }
 
+
 EXPOSED: frozenset[str] = frozenset(
     name if kind == "gauge" else f"{name}_total" for name, (kind, _, _) in METRICS.items()
 )
